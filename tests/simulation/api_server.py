@@ -395,7 +395,9 @@ class ApiServer:
         if len(shelf.changes) == REMEMBERED:
             shelf.forgotten = shelf.changes[0].version
         change = Change(self._version, type_, found, before, _line(type_, found) if shelf.watches else b"")
-        shelf.changes.append(change if change.line else Change(self._version, type_, found, before, _line(type_, found)))
+        shelf.changes.append(
+            change if change.line else Change(self._version, type_, found, before, _line(type_, found))
+        )
         for watch in shelf.watches:
             watch.offer(shelf.changes[-1])
         self._tell(type_, shelf.kind, found)
@@ -433,7 +435,9 @@ def _version(found: Object) -> str:
 
 
 def _without_times(found: Object) -> Object:
-    kept = {name: value for name, value in found["metadata"].items() if name not in ("managedFields", "resourceVersion")}
+    kept = {
+        name: value for name, value in found["metadata"].items() if name not in ("managedFields", "resourceVersion")
+    }
     return {**found, "metadata": kept}
 
 
@@ -467,7 +471,7 @@ def _without(found: Any, before: Any, manifest: Any, name: str = "") -> Any:
         return {
             key: _without(value, before.get(key), manifest.get(key), key)
             for key, value in found.items()
-            if key not in gone or name == "" and key in ("status", "spec")
+            if key not in gone or (name == "" and key in ("status", "spec"))
         }
     key = MERGE_KEYS.get(name)
     if key is None or not all(isinstance(one, list) for one in (found, before, manifest)):

@@ -13,12 +13,12 @@ from itertools import count
 from typing import Any, Final
 
 import orjson
-
-from rewardpool_api import names
-from rewardpool_operator.times import rfc3339
 from simulation.api_server import ApiServer, Object, Refused, conditions_with
 from simulation.network import Network
 from simulation.programs import ROUTER_CHECK_SECONDS, Router, Worker
+
+from rewardpool_api import names
+from rewardpool_operator.times import rfc3339
 
 GPU: Final = "nvidia.com/gpu"
 LOST_SECONDS: Final = 40.0
@@ -158,10 +158,14 @@ class Cluster:
         self._restart(one, {"exitCode": 0, "reason": "Completed"}, pause=1.0)
 
     def workers(self) -> list[Worker]:
-        return [one.program for one in self.running.values() if isinstance(one.program, Worker) and not one.program.dead]
+        return [
+            one.program for one in self.running.values() if isinstance(one.program, Worker) and not one.program.dead
+        ]
 
     def routers(self) -> list[Router]:
-        return [one.program for one in self.running.values() if isinstance(one.program, Router) and not one.program.dead]
+        return [
+            one.program for one in self.running.values() if isinstance(one.program, Router) and not one.program.dead
+        ]
 
     def exposed_routers(self, pool: tuple[str, str]) -> list[Router]:
         """Those that the pool's Service leads to."""
@@ -220,7 +224,9 @@ class Cluster:
                 self.server.delete("Pod", key[0], pod["metadata"]["name"], at_once=True)
         template, wanted = deployment["spec"]["template"], deployment["spec"]["replicas"]
         digest = hashlib.sha256(orjson.dumps(template, option=orjson.OPT_SORT_KEYS)).hexdigest()[:9]
-        live = [one for one in pods if "deletionTimestamp" not in one["metadata"] and one["status"]["phase"] != "Failed"]
+        live = [
+            one for one in pods if "deletionTimestamp" not in one["metadata"] and one["status"]["phase"] != "Failed"
+        ]
         new = [one for one in live if one["metadata"]["labels"]["pod-template-hash"] == digest]
         old = [one for one in live if one["metadata"]["labels"]["pod-template-hash"] != digest]
         surge = 1 if old else 0
@@ -321,11 +327,15 @@ class Cluster:
         helps = "No preemption victims found for incoming pod" if able else "Preemption is not helpful for scheduling"
         fits = any(node.gpus >= gpus for node in self.nodes if not node.cordoned)
         helps = helps if fits else "Preemption is not helpful for scheduling"
-        return f"0/{total} nodes are available: {', '.join(reasons)}. preemption: 0/{total} nodes are available: {helps}."
+        return (
+            f"0/{total} nodes are available: {', '.join(reasons)}. preemption: 0/{total} nodes are available: {helps}."
+        )
 
     def _free(self, node: Node) -> int:
         taken = (
-            _gpus(pod) for pod in self.server.all("Pod") if pod["spec"].get("nodeName") == node.name and not _is_over(pod)
+            _gpus(pod)
+            for pod in self.server.all("Pod")
+            if pod["spec"].get("nodeName") == node.name and not _is_over(pod)
         )
         return node.gpus - sum(taken)
 

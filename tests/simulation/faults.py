@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rewardpool_api import names
 from simulation.api_server import Refused
 from simulation.network import API_FAULTS, ApiFault
 from simulation.people import ACTIONS
-from simulation.programs import Router
+from simulation.programs import Router, Worker
+
+from rewardpool_api import names
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -37,13 +38,17 @@ class Step:
 
 
 def plan(chance: random.Random, *, seconds: float, count: int) -> tuple[Step, ...]:
-    """Return so many steps within that time, in order."""
-    kinds = [*FAULTS, *(f"people: {action}" for action in ACTIONS)]
+    """Return so many steps within that time, in order.
+
+    Of a few kinds: a run with some of everything seldom has the same thing happen twice, or one thing during another.
+    """
+    known = [*FAULTS, *(f"people: {action}" for action in ACTIONS)]
+    kinds = chance.sample(known, chance.randint(2, 6))
     steps = [
         Step(
-            at=round(chance.uniform(120.0, seconds), 1),
+            at=round(chance.uniform(60.0, seconds), 1),
             kind=chance.choice(kinds),
-            seconds=round(chance.choice([2.0, 8.0, 20.0, 60.0, 150.0]) * chance.uniform(0.7, 1.3), 1),
+            seconds=round(chance.choice([2.0, 8.0, 20.0, 60.0, 120.0]) * chance.uniform(0.7, 1.3), 1),
             seed=chance.randint(0, 999_999),
         )
         for _ in range(count)
@@ -218,7 +223,7 @@ def _moved(world: "World", chance: random.Random) -> Undo:
 
 def _silent(kind: str) -> Callable[["World", random.Random], Undo]:
     def begin(world: "World", chance: random.Random) -> Undo:
-        programs = world.cluster.routers() if kind == "router" else world.cluster.workers()
+        programs: list[Router | Worker] = [*(world.cluster.routers() if kind == "router" else world.cluster.workers())]
         if not programs:
             return None
         host = chance.choice(programs).address.partition(":")[0]

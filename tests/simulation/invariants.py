@@ -4,19 +4,26 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from rewardpool_api import names
-from rewardpool_api.reasons import ConditionReason
 from simulation.api_server import Object
 from simulation.cluster import mark_of
 from simulation.programs import Entry, Router, Worker
+
+from rewardpool_api import names
+from rewardpool_api.reasons import ConditionReason
 
 if TYPE_CHECKING:
     from simulation.world import World
 
 EVERY_SECONDS: Final = 1.0
 CALLS_PER_SECOND: Final = 60
-"""Of one operator at one router, at most, over ten seconds: a pass asks two things of it, ten times a second at most."""
+"""Of one operator at one address, at most: a pass asks for one thing at each, ten times a second at most."""
 MOST_TASKS: Final = 400
+HANDOVER_SECONDS: Final = 2.5
+"""After an operator was last seen to lead, its passes have ended."""
+IDLE_SECONDS: Final = 20.0
+"""Less than the window and the cooldown of every pool here."""
+WAITING_SECONDS: Final = 300.0
+"""For a sample, at most, where nothing is wrong."""
 OPERATORS_OWN: Final = ("replica set", "somebody", "operator")
 """Whose deletion of a worker is what an operator wanted."""
 NO_EXCUSE: Final = frozenset(
@@ -42,9 +49,16 @@ class Invariants:
         self._calls: Counter[str] = Counter()
         self._specs: dict[tuple[str, int], Object] = {}
         """Uid and generation of a pool -> its spec."""
+        self._keys: dict[str, str] = {}
+        """A key of the data plane -> uid of the pool that had it first."""
+        self._desired: dict[str, int] = {}
+        """Uid of a pool -> the size that its status said last."""
+        self._led_at: dict[str, float] = {}
+        """Operator -> when it was last seen to lead."""
 
     def start(self) -> None:
         self._world.network.on_write = self._written
+        self._world.network.on_list_change = self._list_changes
         self._world.server.listeners.append(self._changed)
         self._world.cluster.removed = self.removed
         asyncio.get_running_loop().call_later(EVERY_SECONDS, self._look, 0)
@@ -58,6 +72,15 @@ class Invariants:
         leaders = [one.name for one in self._world.operators if one.leads]
         if len(leaders) > 1:
             self._world.violated(f"{' and '.join(leaders)} lead at once: {method} {path}")
+
+    def _list_changes(self, operator: str, method: str, router: Any) -> None:
+        """Who does not lead fills a router that has nothing, and changes no other."""
+        leads = any(one.leads for one in self._world.operators if one.name == operator)
+        led_at = self._led_at.get(operator, float("-inf"))
+        if leads or self._world.time.monotonic() - led_at <= HANDOVER_SECONDS:
+            return
+        if method == "DELETE" or router.entries:
+            self._world.violated(f"{operator} does not lead, and changes the list of {router.pod}: {method}")
 
     def worker_stopped(self, worker: Worker, by: str) -> None:
         """No router has a worker that an operator stops."""
@@ -75,16 +98,29 @@ class Invariants:
         self._world.note("list", router.pod, "without", entry.url)
 
     def _changed(self, type_: str, kind: str, found: Object) -> None:
+        if kind == "Secret" and type_ == "ADDED":
+            self._check_key(found)
         if kind != names.KIND or type_ == "DELETED":
             return
         metadata = found["metadata"]
         self._specs[metadata["uid"], metadata.get("generation", 1)] = found["spec"]
         self._check_claim(found)
+        self._desired[metadata["uid"]] = ((found.get("status") or {}).get("scaling") or {}).get("desired", 0)
+
+    def _check_key(self, secret: Object) -> None:
+        """To delete a pool revokes its keys."""
+        owners = secret["metadata"].get("ownerReferences") or []
+        key, uid = (secret.get("data") or {}).get(names.SECRET_KEY, ""), owners[0]["uid"] if owners else ""
+        if secret["metadata"]["name"].endswith("-key") and self._keys.setdefault(key, uid) != uid:
+            self._world.violated(f"{secret['metadata']['name']} has the key of a pool that was deleted")
 
     def _check_claim(self, pool: Object) -> None:
         """A status that says that a generation serves says so of workers that were made of it."""
         status, metadata = pool.get("status") or {}, pool["metadata"]
         conditions = {one["type"]: one for one in status.get("conditions") or []}
+        if status.get("observedGeneration", 0) > metadata.get("generation", 1):
+            self._world.violated(f"{metadata['name']} has the status of another pool: {status['observedGeneration']}")
+        self._check_zero(pool, status)
         progressing = conditions.get("Progressing", {})
         spec = self._specs.get((metadata["uid"], status.get("observedGeneration", 0)))
         rollout = status.get("rollout") or {}
@@ -104,8 +140,21 @@ class Invariants:
                 f"{metadata['name']} claims generation {status['observedGeneration']} ({wanted}), and {name} is {made}"
             )
 
+    def _check_zero(self, pool: Object, status: Object) -> None:
+        """No elastic pool goes to zero under load of a job that did not announce that it would pause."""
+        scaling = status.get("scaling") or {}
+        if "autoscaling" not in pool["spec"] or pool["spec"].get("suspend") or scaling.get("desired") != 0:
+            return
+        key, now = (pool["metadata"]["namespace"], pool["metadata"]["name"]), self._world.time.monotonic()
+        before = self._desired.get(pool["metadata"]["uid"], 0)
+        silent = [one for one in self._world.trainers if one.pool == key and not one.announces]
+        seen = max((one.sent_at for one in silent), default=float("-inf"))
+        if before > 0 and now - seen < IDLE_SECONDS:
+            self._world.violated(f"{key[1]} goes from {before} to zero {now - seen:.0f} s after a sample")
+
     def _look(self, number: int) -> None:
         world = self._world
+        self._led_at |= {one.name: world.time.monotonic() for one in world.operators if one.leads}
         if sum(one.leads for one in world.operators) > 1:
             world.violated("two operators lead at once")
         if number % 10 == 0:
@@ -142,6 +191,7 @@ class Invariants:
             problem = self._problem_of(pool)
             if problem is not None:
                 found.append(f"{pool['metadata']['name']}: {problem}")
+        found += self._unanswered()
         leaders = sum(one.leads for one in self._world.operators)
         if leaders != 1:
             found.append(f"{leaders} operators lead")
@@ -149,6 +199,23 @@ class Invariants:
             if operator.manager is None or not operator.manager.health()["ok"]:
                 found.append(f"{operator.name} is not healthy")
         return found
+
+    def _unanswered(self) -> list[str]:
+        now, found = self._world.time.monotonic(), []
+        for trainer in self._world.trainers:
+            pool = self._world.server.get(names.KIND, *trainer.pool)
+            waiting = [since for since in trainer.waiting.values() if now - since > WAITING_SECONDS]
+            if pool is not None and waiting and not self._excuses(pool) and not pool["spec"].get("suspend"):
+                found.append(f"{trainer.name} waits for {len(waiting)} samples since {min(waiting):.0f} s")
+        return found
+
+    def _excuses(self, pool: Object) -> set[str]:
+        """Reasons of its conditions that say what is wrong."""
+        conditions = {one["type"]: one for one in (pool.get("status") or {}).get("conditions") or []}
+        told = {conditions[kind]["reason"] for kind in ("Degraded", "Progressing", "Ready") if kind in conditions}
+        if (pool.get("status") or {}).get("scaling", {}).get("desired") == 0 and pool["spec"].get("replicas") == 0:
+            told.add("the pool is of size 0")
+        return told - NO_EXCUSE - {ConditionReason.AT_ZERO}
 
     def _problem_of(self, pool: Object) -> str | None:
         metadata, status = pool["metadata"], pool.get("status") or {}

@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import orjson
+from simulation.api_server import ApiServer, Refused, Watch, status_body
 
 from rewardpool_operator.kubernetes.client import Kube
-from simulation.api_server import ApiServer, Refused, Watch, status_body
 
 API: Final = "http://api"
 
@@ -131,7 +131,9 @@ class Network:
         self.calls: Counter[str] = Counter()
         self.on_write: Callable[[str, str, str], None] = lambda *_: None
         """Hears which operator writes, before it does."""
-        self._note = note
+        self.on_list_change: Callable[[str, str, Endpoint], None] = lambda *_: None
+        """Hears which operator changes a router's list, before it does."""
+        self.note = note
 
     def fault_of(self, operator: str, verb: str, path: str) -> str | None:
         for fault in self.api_faults:
@@ -215,7 +217,10 @@ class SimulatedClient:
             copied = orjson.loads(orjson.dumps(body)) if body is not None else None
             raw = network.server.handle(method, path, query, copied, headers.get("Content-Type", ""))
         except Refused as refusal:
+            network.note(self._operator, verb, path, refusal.code)
             return Answer(refusal.code, Content(refusal.body()))
+        if method != "GET":
+            network.note(self._operator, verb, path, kind or "")
         if kind == "answer-lost":
             return Answer(200, Content(), broken=True)
         if kind == "half-answer":
@@ -224,7 +229,6 @@ class SimulatedClient:
 
     def _watch(self, path: str, query: dict[str, str]) -> Watch:
         watch = self._network.server.watch(path, query)
-        watch.operator = self._operator
         asyncio.get_running_loop().call_later(float(query["timeoutSeconds"]), watch.end)
         return watch
 
@@ -274,6 +278,8 @@ class Call:
                 raise unreachable(host)
             await asyncio.sleep(timeout.sock_connect or timeout.total or 5.0)
             raise aiohttp.ServerTimeoutError("connection timed out")
+        if self._method != "GET" and parts.path.startswith("/workers"):
+            network.on_list_change(self._operator, self._method, endpoint)
         body = self._options.get("json")
         status, raw = endpoint.answer(self._method, parts.path, self._options.get("headers") or {}, body)
         return Answer(status, Content(raw))

@@ -5,11 +5,12 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
+from simulation.network import Network, Session, kube_of
+
 from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
 from rewardpool_operator.kubernetes.leader import Acting, Leadership
 from rewardpool_operator.kubernetes.manager import Manager
 from rewardpool_operator.main import _first_of, _run
-from simulation.network import Network, Session, kube_of
 
 RESTART_SECONDS: Final = 2.0
 LEASE: Final = ("rewardpool-system", "rewardpool-operator")
@@ -76,9 +77,7 @@ class Operator:
         kube = kube_of(self._network, self.name)
         leadership = Leadership(kube, namespace=LEASE[0], name=LEASE[1], operator=self.name)
         session: Any = Session(self._network, self.name)
-        manager = Manager(
-            kube, session, image="rewardpool:1", namespaces=self._namespaces, acting=leadership.acting
-        )
+        manager = Manager(kube, session, image="rewardpool:1", namespaces=self._namespaces, acting=leadership.acting)
         self.manager, self.leadership = manager, leadership
         await _run(manager, leadership)
 

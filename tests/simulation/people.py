@@ -4,9 +4,10 @@ import copy
 import random
 from typing import Any, Final
 
-from rewardpool_api import names
 from simulation.api_server import ApiServer, Object, Refused
 from simulation.cluster import BAD_IMAGE, Cluster
+
+from rewardpool_api import names
 
 
 def manifest(namespace: str, name: str, *, mark: str, flavor: str, chance: random.Random) -> Object:
@@ -21,9 +22,9 @@ def manifest(namespace: str, name: str, *, mark: str, flavor: str, chance: rando
             "progressDeadlineSeconds": chance.choice([60, 120]),
         },
     }
-    if chance.random() < 0.4:
+    if chance.random() < 0.3:
         spec["autoscaling"] = {
-            "minReplicas": chance.choice([0, 1]),
+            "minReplicas": chance.choice([0, 1, 1]),
             "maxReplicas": chance.choice([2, 3]),
             "cooldownSeconds": 60,
             "scaleDown": {"stabilizationWindowSeconds": 30},
@@ -61,9 +62,7 @@ class People:
     def make(self, namespace: str, name: str, chance: random.Random) -> None:
         flavor = chance.choice(["sglang-router", "smg"])
         self._marks += 1
-        self._server.create(
-            names.KIND, manifest(namespace, name, mark=f"m{self._marks}", flavor=flavor, chance=chance)
-        )
+        self._server.create(names.KIND, manifest(namespace, name, mark=f"m{self._marks}", flavor=flavor, chance=chance))
 
     def edit(self, pool: Object, chance: random.Random) -> str:
         return self._change(pool, engine=self._engine(pool))

@@ -12,9 +12,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import orjson
+from simulation.network import Network
 
 from rewardpool_api import names
-from simulation.network import Network
 
 NO_WORKER: Final = "no_available_workers"
 ROUTER_CHECK_SECONDS: Final = 2.0
@@ -24,7 +24,6 @@ SETTLED_SECONDS: Final = 0.3
 """A router's change to its list happens in its background."""
 MOST_TRIES: Final = 5
 """Workers that a router tries with one sample."""
-
 
 
 @dataclass(eq=False)

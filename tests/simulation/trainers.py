@@ -1,20 +1,22 @@
-"""Training jobs: they send samples to a pool's routers, again until each is answered, and some announce what is to come."""
+"""Training jobs: they send samples to a pool's routers until each is answered, and some announce what is to come."""
 
 import asyncio
 import random
 from collections.abc import Callable
 from typing import Final
 
-from rewardpool_api import names
-from rewardpool_api.demand import Demand, lease_manifest, lease_name
-from rewardpool_operator.times import rfc3339
 from simulation.api_server import Refused
 from simulation.cluster import Cluster
 from simulation.programs import Sample, Worker
 
+from rewardpool_api import names
+from rewardpool_api.demand import Demand, Phase, lease_manifest, lease_name
+from rewardpool_operator.times import rfc3339
+
 MOST_IN_FLIGHT: Final = 24
 PAUSE_SECONDS: Final = (1.0, 3.0)
 RENEW_SECONDS: Final = 5.0
+BURST_SECONDS: Final = (30.0, 600.0)
 
 
 class Trainer:
@@ -41,6 +43,9 @@ class Trainer:
     ) -> None:
         self.name, self.pool, self.announces = name, pool, announces
         self.sent = self.answered = 0
+        self.sent_at = float("-inf")
+        """When a router last took a sample."""
+        self._next_at = 0.0
         self.waiting: dict[Sample, float] = {}
         """Not answered yet -> since when."""
         self.ended = False
@@ -63,13 +68,15 @@ class Trainer:
             sample = Sample(self.sent, self.pool, self._now(), self._done)
             self.waiting[sample] = self._now()
             self._later(self._chance.uniform(0.0, 10.0), self._send, sample)
-        self._later(self._chance.uniform(20.0, 120.0), self._burst)
+        self._next_at = self._now() + self._chance.uniform(*BURST_SECONDS)
+        self._later(self._next_at - self._now(), self._burst)
 
     def _send(self, sample: Sample) -> None:
         routers = self._cluster.exposed_routers(self.pool)
         silent = self._cluster.network.silent
         routers = [one for one in routers if one.address.partition(":")[0] not in silent]
         if routers:
+            self.sent_at = self._now()
             self._chance.choice(routers).send(sample)
         else:
             self._later(self._chance.uniform(*PAUSE_SECONDS), self._send, sample)
@@ -91,7 +98,9 @@ class Trainer:
             return
         server, (namespace, name) = self._cluster.server, self.pool
         pool = server.get(names.KIND, namespace, name)
-        demand = Demand(job=self.name, phase="Rollout", samples=MOST_IN_FLIGHT, every_seconds=60.0)
+        begins = None if self.waiting else max(0.0, self._next_at - self._now())
+        phase: Phase = "Rollout" if begins is None else "Update"
+        demand = Demand(job=self.name, phase=phase, samples=MOST_IN_FLIGHT, starts_in_seconds=begins)
         manifest = lease_manifest(
             demand,
             pool=name,

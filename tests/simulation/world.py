@@ -1,12 +1,12 @@
 """One run: a cluster, operators, trainers and people, with what happens to them; and what became of it.
 
-    world.py        this
-    virtual_time.py the clock and the event loop
-    faults.py       all that can happen, by name
-    api_server.py   objects, versions, watches        network.py   calls, and what goes wrong with them
-    cluster.py      controllers, scheduler, kubelets  programs.py  routers and workers
-    operators.py    the real code                     trainers.py  samples and announcements
-    people.py       edits                             invariants.py what must hold
+world.py        this
+virtual_time.py the clock and the event loop
+faults.py       all that can happen, by name
+api_server.py   objects, versions, watches        network.py   calls, and what goes wrong with them
+cluster.py      controllers, scheduler, kubelets  programs.py  routers and workers
+operators.py    the real code                     trainers.py  samples and announcements
+people.py       edits                             invariants.py what must hold
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from simulation.people import People
 from simulation.trainers import Trainer
 from simulation.virtual_time import DeadlockError, LivelockError, VirtualTime
 
-EVENTFUL_SECONDS: Final = 1800.0
+EVENTFUL_SECONDS: Final = 400.0
 """Of a run, in which things happen."""
 SETTLING_SECONDS: Final = 1200.0
 """After the last of it, for all to be well again."""
-STEPS: Final = 24
+STEPS: Final = 12
 NAMESPACE: Final = "rl"
 BOOKMARK_SECONDS: Final = 60.0
 
@@ -62,6 +62,7 @@ class World:
         self.violations: list[str] = []
         self.steps = tuple(steps)
         self.backup: Any = None
+        self._is_broken = asyncio.Event()
         self.server = ApiServer(time.now)
         self.network = Network(self.server, _chance(time), self.note)
         self.invariants = Invariants(self)
@@ -76,7 +77,7 @@ class World:
         self.people = People(self.server, self.cluster)
         self.operators = [
             Operator(f"operator-{number}", self.network, self.note, self.violated)
-            for number in range(time.chance.choice([1, 2, 2, 3]))
+            for number in range(time.chance.choice([1, 2, 2, 2, 3]))
         ]
         self.trainers: list[Trainer] = []
 
@@ -87,18 +88,29 @@ class World:
     def violated(self, what: str) -> None:
         """An invariant does not hold."""
         self.note("VIOLATION", what)
-        if len(self.violations) < 20:
-            self.violations.append(f"{self.time.monotonic():.1f} s: {what}")
+        self.violations.append(f"{self.time.monotonic():.1f} s: {what}")
+        self._is_broken.set()
 
     @property
     def samples(self) -> int:
         return sum(trainer.answered for trainer in self.trainers)
 
     async def live(self) -> None:
-        """From the first pool to all being well again after the last step."""
+        """From the first pool to all being well again after the last step, or to the first violation."""
+        whole, broken = asyncio.create_task(self._live()), asyncio.create_task(self._is_broken.wait())
+        await asyncio.wait({whole, broken}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (whole, broken):
+            task.cancel()
+        await asyncio.gather(whole, broken, return_exceptions=True)
+        for operator in self.operators:
+            await operator.stop()
+        if whole.done() and not whole.cancelled():
+            whole.result()
+
+    async def _live(self) -> None:
         self.cluster.start()
         chance = _chance(self.time)
-        for number in range(chance.choice([1, 1, 2, 3])):
+        for number in range(chance.choice([1, 1, 1, 2])):
             name = f"rm-{number}"
             self.people.make(NAMESPACE, name, chance)
             for job in range(chance.choice([1, 2])):
@@ -107,7 +119,7 @@ class World:
                     self.cluster,
                     (NAMESPACE, name),
                     _chance(self.time),
-                    announces=chance.random() < 0.5,
+                    announces=chance.random() < 0.3,
                     broken=self.violated,
                 )
                 self.trainers.append(trainer)
@@ -121,10 +133,8 @@ class World:
         for step in self.steps:
             loop.call_at(step.at, self._begin, step)
             last = max(last, step.at + step.seconds)
-        await asyncio.sleep(max(last, 300.0))
+        await asyncio.sleep(max(last, 150.0))
         await self._settle()
-        for operator in self.operators:
-            await operator.stop()
 
     async def _settle(self) -> None:
         until = self.time.monotonic() + SETTLING_SECONDS
@@ -135,8 +145,7 @@ class World:
             if not problems:
                 self.note("settled")
                 return
-        for problem in problems:
-            self.violated(f"not settled after {SETTLING_SECONDS:g} s: {problem}")
+        self.violated(f"not settled after {SETTLING_SECONDS:g} s: {'; '.join(problems)}")
 
     def _begin(self, step: Step) -> None:
         self.note("step", step.kind)

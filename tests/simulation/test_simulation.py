@@ -1,0 +1,47 @@
+"""The control loop simulated: a few runs that are the same each time, and a new one that nobody has seen.
+
+`make simulate` runs many more, see docs/simulation.md.
+"""
+
+import os
+import time
+
+import pytest
+from simulation.__main__ import story
+from simulation.faults import Step
+from simulation.shrink import shrunk
+from simulation.world import Outcome, run
+
+SEEDS = (1, 3)
+
+
+def check(outcome: Outcome) -> None:
+    assert not outcome.violations, story(shrunk(outcome))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_breaks_in_a_run(seed: int) -> None:
+    check(run(seed))
+
+
+def test_nothing_breaks_in_a_run_that_nobody_has_seen() -> None:
+    seed = int(os.environ.get("SIMULATION_SEED", time.time_ns() % 1_000_000))
+    print(f"seed {seed}")
+    check(run(seed))
+
+
+def test_one_seed_gives_one_history() -> None:
+    first, second = run(5), run(5)
+    assert first.history == second.history
+    assert first.samples > 0
+
+
+def test_a_failing_run_is_shrunk_to_what_it_takes() -> None:
+    steps = tuple(Step(float(number), f"step {number}", 1.0, number) for number in range(20))
+
+    def fails_by_two(seed: int, steps: tuple[Step, ...]) -> Outcome:
+        broken = {step.seed for step in steps} >= {3, 14}
+        return Outcome(seed, steps, violations=["7.0 s: worker-3 was lost"] if broken else [])
+
+    outcome = shrunk(fails_by_two(1, steps), again=fails_by_two)
+    assert [step.seed for step in outcome.steps] == [3, 14]
