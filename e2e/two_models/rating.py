@@ -1,5 +1,6 @@
 """The pod that rates groups until SIGTERM, by one open reward: `python -m two_models.rating POOL FOLDER`.
 
+One half of them are rated together, the other half one episode at a time, and settled at the end as trainers do it.
 FOLDER gets `ratings.jsonl`, a line for each group in the order of their ends:
 
     {"group": 7, "members": [{"label": "3-0", "score": 0.25, "revision": "5d8f…", "problem": null}, …]}
@@ -9,10 +10,11 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from rewardpool.rewards import Episode, open_reward
+from rewardpool.rewards import Episode, OpenReward, Rating, open_reward
 
 RATINGS = "ratings.jsonl"
 ENDED = "ended.json"
@@ -36,6 +38,11 @@ def conversation(prompt: str, response: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
 
 
+async def one_by_one(reward: OpenReward, group: Sequence[Episode]) -> list[Rating]:
+    """Rate a group's episodes each when it ends, as trainers do, and settle them when all have ended."""
+    return await reward.settled(group, await asyncio.gather(*map(reward.rate, group)))
+
+
 async def rate(pool: str, folder: Path) -> None:
     """Rate the problems' groups over and over, then write down how many were begun."""
     stop = asyncio.Event()
@@ -50,7 +57,8 @@ async def rate(pool: str, folder: Path) -> None:
                 while not stop.is_set():
                     number, begun = begun, begun + 1
                     first = number % PROBLEMS * MEMBERS
-                    ratings = await reward.rate_group(made[first : first + MEMBERS])
+                    rate = one_by_one if number % 2 else OpenReward.rate_group
+                    ratings = await rate(reward, made[first : first + MEMBERS])
                     members = [
                         {
                             "label": episode.label,
