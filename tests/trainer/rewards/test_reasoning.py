@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewardpool.rewards import Episode
 from rewardpool.rewards.reasoning import KNOWN, Reasoned, Reasoning, Tags, opens_reasoning, split_reasoning
 
 DECLARED = Tags("<reasoning>", "</reasoning>")
@@ -113,3 +114,32 @@ def test_what_follows_the_thoughts_is_kept_whole(thoughts: str, answer: str) -> 
     for pair in KNOWN[:5]:
         if pair.closing not in thoughts:
             assert split_reasoning(f"{pair.opening}{thoughts}{pair.closing}{answer}").answer == answer.strip()
+
+
+CHANNELS = "<|channel|>analysis<|message|>First 6*7.<|end|><|start|>assistant<|channel|>final<|message|>42"
+
+
+@pytest.mark.parametrize(
+    ("prompt_tail", "response", "answer"),
+    [
+        ("<think>\n", "First 6*7.\n</think>\n42", "42"),
+        ("<think>\n", "First 6 times 7, wait", ""),
+        ("assistant\n", "<think>First 6*7.</think>42", "42"),
+        ("assistant\n", "<think>First 6", ""),
+        ("assistant\n", "42", "42"),
+        ("assistant\n", "print('<think>')\nx = 1", "print('<think>')\nx = 1"),
+        ("assistant\n", "42. (It ends its thoughts with `</think>`.)", "42. (It ends its thoughts with `</think>`.)"),
+        ("[/INST]", "[THINK]First 6*7.[/THINK]42", "42"),
+        ("<seed:bos>assistant\n", "<seed:think>First 6*7.</seed:think>42", "42"),
+        ("<|im_middle|>", "\u25c1think\u25b7First 6*7.\u25c1/think\u25b742", "42"),
+        ("<|start|>assistant", CHANNELS, "42"),
+    ],
+)
+@pytest.mark.parametrize("is_declared", [False, True])
+def test_the_answer_alone_is_scored_where_prompt_or_config_say_whether_thoughts_are_open(
+    prompt_tail: str, response: str, answer: str, is_declared: bool
+) -> None:
+    episode = Episode(prompt="?", response=response, prompt_tail=None if is_declared else prompt_tail)
+    reasoning = Reasoning(prompt_opens=opens_reasoning(prompt_tail)) if is_declared else Reasoning()
+    assert episode.without_reasoning(reasoning).response == answer
+    assert episode.reasoning_problem(reasoning) is None
