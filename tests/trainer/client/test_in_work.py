@@ -15,13 +15,17 @@ from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample
 from rewardpool.client.exchange import Answer
 from rewardpool.client.in_work import (
     ARRIVAL_SECONDS,
+    LEAST_AGE_SECONDS,
+    MOST_AGE_SECONDS,
     MOST_PLACES,
     PATIENCE_SECONDS,
     PAUSE_SECONDS,
     QUESTION_SECONDS,
+    QUESTIONS_PER_SECOND,
     Inquiry,
     InWork,
     Verdict,
+    pause_between,
     read_listing,
 )
 from rewardpool.client.pool import injected_pool
@@ -148,6 +152,48 @@ def test_an_answer_says_nothing_of_a_request_that_was_sent_after_it() -> None:
     asked.answer()
     asked.now += 0.01
     assert asked.verdict("a-1-5", sent_at=asked.now - ARRIVAL_SECONDS / 2) == "asking"
+
+
+def fleet(*, trainers: int, workers: int) -> bytes:
+    """What a pool lists whose every trainer has one slow request, named a-TRAINER-1."""
+    places = "".join(f'rewardpool_worker_places{{w="{worker}"}} 32\n' for worker in range(workers))
+    lines = "".join(f'rewardpool_request_seconds{{request="a-{one}-1"}} 60\n' for one in range(trainers))
+    return (places + lines).encode()
+
+
+def questions_of(*, trainers: int, workers: int, seconds: int, status: int = 200) -> list[int]:
+    """Questions in each second, where every trainer looks at its slow request four times in it."""
+    body = fleet(trainers=trainers, workers=workers)
+    all_asked = [Asked() for _ in range(trainers)]
+    found = []
+    for second in range(seconds):
+        before = sum(len(asked.questions) for asked in all_asked)
+        for number, asked in enumerate(all_asked):
+            for _ in range(4):
+                asked.verdict(f"a-{number}-1", sent_at=5.0)
+                asked.in_work.refresh(asked.now, older_than=1.0)
+                if asked.questions and not asked.questions[-1].is_over:
+                    asked.answer(body, 200 if second == 0 else status)
+                asked.now += 1 / 4
+        found.append(sum(len(asked.questions) for asked in all_asked) - before)
+    return found
+
+
+@pytest.mark.parametrize("status", [200, 503])
+def test_all_trainers_together_ask_a_router_a_hundred_times_a_second(status: int) -> None:
+    found = questions_of(trainers=200, workers=4, seconds=12, status=status)
+    assert found[0] == 200  # nobody knows of the others yet
+    assert sum(found[1:]) <= 1.1 * QUESTIONS_PER_SECOND * len(found[1:])
+
+
+def test_the_more_workers_there_are_the_more_seldom_they_are_asked() -> None:
+    pauses = [pause_between(read_listing(fleet(trainers=20, workers=many), asked_at=0.0)) for many in (1, 10, 50)]
+    assert pauses == [0.2, 0.2, 1.0]
+    assert sum(questions_of(trainers=20, workers=2_000, seconds=60)[1:]) <= 20 * 60 / MOST_AGE_SECONDS
+
+
+def test_one_trainer_is_not_slowed_down() -> None:
+    assert pause_between(read_listing(fleet(trainers=1, workers=100), asked_at=0.0)) < LEAST_AGE_SECONDS
 
 
 # With a client.

@@ -9,12 +9,15 @@ and they do not answer it while a worker is silent: stopped, or its packets drop
                                                -> no answer, or a late one   -> silent: one of the workers
                                                -> no line of this kind       -> unknown: another server
 
-One question serves all requests of the process. A line says as well how long the function has worked on the request:
-what it waited for a place does not count against its deadline. The workers' places are what the pool can do at once.
+One question serves all requests of the process. A router asks all its workers for it, so a process asks the more
+seldom the more processes have requests there, and the more workers there are (`pause_between`). A line says as well
+how long the function has worked on the request: what it waited for a place does not count against its deadline. The
+workers' places are what the pool can do at once.
 """
 
 import asyncio
 import math
+import random
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +43,10 @@ QUESTION_SECONDS = 10.0
 """For a question: a router waits 5 s for each of its workers. What is not answered by then is a failed question."""
 PAUSE_SECONDS = 0.5
 """From a question that failed to the next one."""
+QUESTIONS_PER_SECOND = 100
+"""Of all trainers together, to a pool of up to 10 workers."""
+SCRAPES_PER_SECOND = 1_000
+"""To which these lead at the workers, where there are more of them."""
 MOST_PLACES = 1_000_000
 """More places than this no pool has."""
 UNKNOWN_AGE_SECONDS = 60.0
@@ -58,16 +65,23 @@ class Listing(NamedTuple):
     """Of all workers; 0 where no worker says it."""
     seconds: dict[str, float]
     """Of work on each request, by its id; 0 while it waits for a place."""
+    workers: int
+    """That answered."""
 
     @property
     def is_ours(self) -> bool:
         """Whether any worker lists its requests."""
         return self.places > 0
 
+    @property
+    def processes(self) -> int:
+        """Of which the workers have requests; a request's id begins with the name of its process."""
+        return len({request_id.rpartition("-")[0] for request_id in self.seconds})
+
 
 def read_listing(body: bytes, *, asked_at: float) -> Listing:
     """Read what the router answers with status 200; lines of other kinds are skipped. Pure."""
-    places = 0.0
+    places, workers = 0.0, 0
     seconds: dict[str, float] = {}
     for name, labels, text in _LINE.findall(body):
         try:
@@ -78,11 +92,17 @@ def read_listing(body: bytes, *, asked_at: float) -> Listing:
             continue
         if name == SERIES_PLACES.encode():
             places = min(MOST_PLACES, places + value)
+            workers += 1
         elif (request := _REQUEST.search(labels)) is not None:
             # Two workers have one request while a hedge races: the longest work counts.
             request_id = request[1].decode()
             seconds[request_id] = max(value, seconds.get(request_id, 0.0))
-    return Listing(asked_at, int(places), seconds)
+    return Listing(asked_at, int(places), seconds, workers)
+
+
+def pause_between(listing: Listing) -> float:
+    """Return the seconds between two questions of one process, of as many as ask. Pure."""
+    return listing.processes * max(1 / QUESTIONS_PER_SECOND, listing.workers / SCRAPES_PER_SECOND)
 
 
 class Inquiry(Exchange):
@@ -114,6 +134,8 @@ class InWork:
         ask: Callable[[Inquiry], None],
         clock: Callable[[], float],
         listed: Callable[[Listing], None] = lambda _: None,
+        most_pause: float = MOST_AGE_SECONDS,
+        uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         """Ask nothing yet.
 
@@ -121,10 +143,16 @@ class InWork:
             ask: Sends a question.
             clock: The loop's time.
             listed: Called with what the workers say.
+            most_pause: Seconds between two questions, however many trainers ask.
+            uniform: A random number between two bounds, so that trainers do not ask together.
         """
         self._ask = ask
         self._clock = clock
         self._listed = listed
+        self._most_pause = min(MOST_AGE_SECONDS, most_pause)
+        self._uniform = uniform
+        self._pause = 0.0
+        """From one question to the next, because of the others that ask."""
         self._listing: Listing | None = None
         self._inquiry: Inquiry | None = None
         self._is_answered = asyncio.Event()
@@ -155,7 +183,7 @@ class InWork:
         if self._inquiry is not None and now - self._inquiry.asked_at >= QUESTION_SECONDS:
             self._give_up()
         if self._inquiry is None:
-            if now >= self._not_before:
+            if now >= max(self._not_before, self._asked_at + self._pause):
                 self._send(now)
         elif now - self._inquiry.asked_at >= self._patience:
             self._is_late = True
@@ -168,7 +196,7 @@ class InWork:
         if self._inquiry is not None and now - self._inquiry.asked_at >= QUESTION_SECONDS:
             self._give_up()
         may_ask = self._inquiry is None and now >= max(self._unknown_until, self._not_before)
-        if may_ask and now - self._asked_at >= older_than:
+        if may_ask and now - self._asked_at >= max(older_than, self._pause):
             self._send(now)
 
     def _give_up(self) -> None:
@@ -206,7 +234,7 @@ class InWork:
         listing = self._listing
         if listing is None or listing.asked_at < sent_at + ARRIVAL_SECONDS:
             return None
-        longest = min(MOST_AGE_SECONDS, max(LEAST_AGE_SECONDS, (now - sent_at) / 4))
+        longest = min(MOST_AGE_SECONDS, max(LEAST_AGE_SECONDS, (now - sent_at) / 4, self._pause))
         return listing if now - listing.asked_at <= longest else None
 
     def answered(self, inquiry: Inquiry, answer: Answer) -> None:
@@ -229,6 +257,7 @@ class InWork:
         self._patience = min(MOST_PATIENCE_SECONDS, max(PATIENCE_SECONDS, 2 * took))
         self._is_late = self._is_silent = False
         self._listing = listing
+        self._pause = min(self._most_pause, pause_between(listing) * self._uniform(1.0, 1.25))
         self._listed(listing)
 
     def failed(self, error: Exception) -> None:

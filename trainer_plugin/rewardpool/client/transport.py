@@ -101,7 +101,13 @@ class Connections:
             also=self._look_at_queues,
         )
         self._outage = Outage(uniform=self.uniform)
-        self._in_work = InWork(ask=self._ask, clock=asyncio.get_running_loop().time, listed=self._listed)
+        self._in_work = InWork(
+            ask=self._ask,
+            clock=asyncio.get_running_loop().time,
+            listed=self._listed,
+            most_pause=self.config.timeout / 8,
+            uniform=self.uniform,
+        )
         self._http = HttpClient(clock=self.clock, uniform=self.uniform)
         log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
         if self.endpoint.is_fixed_size and self.endpoint.model_type == "Function":
