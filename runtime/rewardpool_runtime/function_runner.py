@@ -95,8 +95,6 @@ def load_function(reference: str) -> Callable[..., Any]:
     module_name, _, name = reference.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except KeyboardInterrupt:  # whoever waits for the import
-        raise
     except BaseException as error:  # a module runs any code while it is imported
         raise FunctionNotFoundError(f"cannot load the function {reference}: {told(error)}") from error
     if not hasattr(module, name):

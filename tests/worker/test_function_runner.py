@@ -147,6 +147,7 @@ def test_anything_else_is_an_invalid_sample(text: str) -> None:
         ("rewards:nothing", "the module rewards has no function nothing"),
         ("rewards:not_callable", "it is a int"),
         ("broken:f", "no licence"),
+        ("interrupted:f", "KeyboardInterrupt: no licence"),
     ],
 )
 def test_a_function_that_is_not_there_is_named_with_what_is_missing(reference: str, words: str) -> None:
@@ -334,9 +335,12 @@ async def test_a_coroutine_runs_in_a_process_too() -> None:
         await runner.close()
 
 
-async def test_a_missing_function_is_found_missing_at_the_start() -> None:
-    runner = ProcessRunner("rewards:nothing", processes=1, timeout_seconds=5)
-    with pytest.raises(FunctionNotFoundError, match="has no function nothing"):
+@pytest.mark.parametrize(
+    ("reference", "said"), [("rewards:nothing", "has no function nothing"), ("interrupted:f", "no licence")]
+)
+async def test_a_missing_function_is_found_missing_at_the_start(reference: str, said: str) -> None:
+    runner = ProcessRunner(reference, processes=1, timeout_seconds=5)
+    with pytest.raises(FunctionNotFoundError, match=said):
         await runner.start()
 
 

@@ -128,6 +128,25 @@ async def test_closing_gives_up_what_is_in_flight_and_ends_the_thread() -> None:
     assert [thread for thread in threading.enumerate() if thread.name == "rewardpool"] == []
 
 
+async def test_a_sample_that_waits_for_a_proof_ends_with_its_pool() -> None:
+    def use(pool: BlockingPool) -> list[Any]:
+        futures = [pool.submit(Sample(text=text)) for text in ("long", "x")]
+        asyncio.run_coroutine_threadsafe(both_came.wait(), loop).result(10)
+        pool.close()
+        return [future.done() for future in futures]
+
+    both_came = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def comes_and_hangs(request: web.Request) -> web.StreamResponse:
+        both_came.set()
+        return await hangs(request)
+
+    penalty = {"policy": {"penalty": -1}, "infra": "skip"}
+    async with FakeWorker(refuses(TOO_LONG), comes_and_hangs) as worker:
+        assert await with_pool(worker, use, concurrency=1, on_failure=penalty) == [True, True]
+
+
 async def test_a_closed_pool_says_so() -> None:
     def use(pool: BlockingPool) -> None:
         pool.close()
