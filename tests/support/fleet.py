@@ -122,6 +122,7 @@ class Fleet:
         served_name: The `model` of requests; smg knows no other, and answers 404 `model_not_found` to one.
         request_seconds: How long the router waits for an answer.
         host: The loopback address at which the router listens.
+        revisions: Of each function server; by default all are of `REVISION`.
 
     Attributes:
         key_file: Has that key in it.
@@ -139,6 +140,7 @@ class Fleet:
         served_name: str = SERVED_NAME,
         request_seconds: int = 60,
         host: str = "127.0.0.1",
+        revisions: Sequence[str] | None = None,
     ) -> None:
         python = server_python()
         self.key_file = folder / "key"
@@ -160,12 +162,13 @@ class Fleet:
 
         self._flavor = flavor
         keys = {ENV_KEY_FILE: str(self.key_file), ENV_ADMIN_KEY_FILE: str(self._admin_key_file)}
-        path = {"PYTHONPATH": str(ROOT / "tests"), ENV_REVISION: REVISION}
+        path = {"PYTHONPATH": str(ROOT / "tests")}
         self.router = Program(
             router, env={**keys, ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package}, log=folder / "router.log", host=host
         )
         self.workers = [
-            Program(worker, env={**keys, **path}, log=folder / f"worker-{index}.log") for index in range(workers)
+            Program(worker, env={**keys, **path, ENV_REVISION: revision}, log=folder / f"worker-{index}.log")
+            for index, revision in enumerate(revisions or [REVISION] * workers)
         ]
 
     async def __aenter__(self) -> Self:

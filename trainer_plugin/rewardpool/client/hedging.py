@@ -138,13 +138,13 @@ class Race(Generic[T]):
         if not self.hedges:
             self._budgeted = 0
 
-    def double(self) -> None:
-        """Send a hedge beside an attempt from the start, outside the budget.
+    def send_beside(self, count: int) -> None:
+        """Send hedges beside an attempt from the start, outside the budget.
 
-        Of two at a time an idle router gives its workers one each, where it gives the same text to the same worker
+        Of several at a time an idle router gives its workers one each, where it gives the same text to the same worker
         again and again.
         """
-        if self._sent < MOST_HEDGES:
+        for _ in range(min(count, MOST_HEDGES - self._sent)):
             self._send()
 
     def look(self, now: float) -> float:
@@ -204,6 +204,8 @@ class Race(Generic[T]):
         self.hedges.remove(hedge)
         if self._request.has_ended:
             return
+        if isinstance(error, RetryableError) and not error.may_have_cost:
+            self._request.generations -= 1
         if isinstance(error, RetryableError | CancelledError):
             self._request.hedge_failed()  # the others have their chance still
             return

@@ -23,7 +23,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from rewardpool.client.attempt import Attempt, loop_time
-from rewardpool.client.hedging import Hedging, Race
+from rewardpool.client.hedging import MOST_HEDGES, Hedging, Race
 from rewardpool.client.report import Counters
 from rewardpool.client.retry import Kind, Refusals, Retry, RetryableError, cause, deadline_error, final_error
 from rewardpool.client.tracing import trace_headers
@@ -286,12 +286,22 @@ class ScoreRequest(Generic[T]):
                 hedging.sent()
                 if self._race is not None:
                     self._race.next_attempt()
-                if self.kind == "invalid_response" and self.max_generations is None:
-                    self._racing(hedging).double()
+                if (beside := self._beside_retry()) > 0:
+                    self._racing(hedging).send_beside(beside)
             self._primary = self._sent()
         except Exception as error:
             # Whoever began it may not know of it yet.
             asyncio.get_running_loop().call_soon(self.finish, None, error)
+
+    def _beside_retry(self) -> int:
+        """Return how many are sent beside a further attempt from the start, so that it comes to other workers too."""
+        match self.kind:
+            case "invalid_response":
+                return int(self.max_generations is None)
+            case "other_revision" if self.refusals is not None:  # those that are refused cost nothing
+                most = MOST_HEDGES if self.max_generations is None else self.max_generations - self.generations - 1
+                return min(most, (1 << self.refusals.count) - 1)
+        return 0
 
     def _encode(self, endpoint: Endpoint) -> None:
         if self._endpoint is not endpoint:

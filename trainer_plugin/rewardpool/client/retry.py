@@ -80,7 +80,10 @@ Kind = Literal[
 ]
 
 REFUSALS = 8
-"""In a row by one other revision, over at least `REFUSING_SECONDS`: then the wanted revision is taken to be gone."""
+"""In a row by one other revision, over at least `REFUSING_SECONDS`: then the wanted revision is taken to be gone.
+
+Others are sent beside all but the first, as an idle router gives the same text to the same worker again and again.
+"""
 REFUSING_SECONDS = 2.0
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
 """While a key is rotated, one worker sends invalid responses, or two revisions serve, every other attempt succeeds."""
