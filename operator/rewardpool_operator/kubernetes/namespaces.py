@@ -122,12 +122,13 @@ class Namespaces:
                 await asyncio.gather(*(self._write(key, problem) for key in pools))
 
     async def _write(self, key: Key, problem: str) -> None:
-        """Put the condition on a pool, unless it is there."""
+        """Put the condition on a pool, unless it is there; on one that somebody changed meanwhile at the next look."""
         found = self._store.pool(key)
         conditions = None if found is None else with_condition(found, problem, now=datetime.now(UTC))
-        if conditions is None:
+        if found is None or conditions is None:
             return
-        patch = {"status": {"conditions": conditions}}
+        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        patch = {"metadata": version, "status": {"conditions": conditions}}
         try:
             written = await self._kube.merge(client.POOLS, *key, patch, subresource="status")
         except (KubeError, KubeUnreachableError) as error:

@@ -185,9 +185,7 @@ class PoolReconciler:
         if self._kube.is_away():
             acting = Acting.ROUTERS
         stored = self._stored(objects.pool)
-        if "deletionTimestamp" in objects.pool["metadata"]:
-            # Owner references take everything away; writing now would only make it anew.
-            return Outcome.QUIET
+        is_deleted = "deletionTimestamp" in objects.pool["metadata"]
         pool = self._status.as_decided(stored.pool, objects.status)
         if acting is not Acting.FULL:
             message = "the API server does not answer, or refuses the operator's Lease"
@@ -196,14 +194,21 @@ class PoolReconciler:
             # It answers again. What could not be written meanwhile is tried first, and said of only when it fails now.
             self._steps.succeeded(Step.OBJECTS)
         self._acted = acting
+        if is_deleted and not self._credentials.opens_routers:
+            return Outcome.QUIET
         if not self._credentials.opens_routers:
             return await self._without_keys(pool, objects, acting, pools=pools)
-        may_change = acting is Acting.FULL and self._oriented and not stored.problems
+        may_change = acting is Acting.FULL and self._oriented and not stored.problems and not is_deleted
         keys = await self._credentials.keys(pool, objects, may_change=may_change)
         tls = await self._credentials.certificate(pool, may_read=acting is Acting.FULL, pools=pools)
         self._check_uid()
         held = self._why_held(stored)
         seen = Seen(pool=pool, keys=keys, tls=tls, revision=pool.status.current_revision)
+        if is_deleted:
+            # Owner references take everything away, and writing now would only make it anew. While a finalizer keeps
+            # the pool, its pods serve.
+            changed = await self._keep_lists(seen, objects, set(), acting)
+            return Outcome.CHANGED if changed else Outcome.QUIET
         if held is not None:
             return await self._hold(seen, objects, held, acting, pools=pools)
         try:
@@ -323,19 +328,24 @@ class PoolReconciler:
             while not (await asyncio.wait({task}, timeout=BUSY_SECONDS))[0]:
                 objects = self._store.objects(self.key)
                 if objects is not None and objects.pool["metadata"]["uid"] == self.uid:
-                    await self._keep_lists(seen, objects, leaving)
+                    await self._keep_lists(seen, objects, leaving, Acting.FULL)
         finally:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
         return task.result()
 
-    async def _keep_lists(self, seen: Seen, objects: Objects, leaving: set[str]) -> None:
+    async def _keep_lists(self, seen: Seen, objects: Objects, leaving: set[str], acting: Acting) -> bool:
+        """Bring the lists to what the workers are and nothing else; return whether a router took a change."""
         snapshot = await self._observer.snapshot(
             seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
         )
+        self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
         kept = kept_lists(snapshot, barred=frozenset(leaving))
-        await self._lists.reconcile(Plan(leaves=kept.leaves, joins=kept.joins, status=seen.pool.status))
+        plan = Plan(leaves=kept.leaves, joins=kept.joins, status=seen.pool.status)
+        if acting is not Acting.FULL or not self._oriented:
+            return await self._lists.restore(plan, snapshot.routers)
+        return await self._lists.reconcile(plan)
 
     async def _write(
         self, pool: RewardPool, objects: Objects, plan: Plan, wanted: Rendered | None, *, pools: int

@@ -93,6 +93,7 @@ async def test_a_namespace_that_refuses_one_kind_keeps_no_other_from_being_serve
 async def test_pools_of_a_namespace_that_is_not_served_say_so(running: Running) -> None:
     await running.until(lambda: bool(running.kube.patches))
     ((place, patch),) = running.kube.patches
+    assert patch["metadata"] == {"resourceVersion": "1"}, "of a pool that somebody changed meanwhile nothing is written"
     (condition,) = patch["status"]["conditions"]
     assert (place, condition["type"], condition["reason"]) == ("bad/rm/status", "Degraded", "NamespaceNotServed")
     assert "pods: GET pods: pods is forbidden" in condition["message"]

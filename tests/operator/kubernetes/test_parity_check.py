@@ -12,6 +12,7 @@ from rewardpool_api import names
 from rewardpool_api.contract import CallerError
 from rewardpool_operator.golden_set import GoldenProblem, parse_golden_set, scores_of_annotation
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
+from rewardpool_operator.kubernetes.polls import parity_check
 from rewardpool_operator.kubernetes.polls.parity_check import GoldenSetScorer, ParityCheck, score_golden_set
 from rewardpool_operator.plan import Measure
 from rewardpool_operator.probe import NoScoreError
@@ -180,6 +181,21 @@ async def test_scores_are_kept_on_the_revisions_deployment_and_measured_once() -
     kept = scores_of_annotation(annotation)
     assert kept is not None
     assert (kept.digest, kept.scores) == (GOLDEN.digest, (score_of("four"), score_of("twelve")))
+
+
+async def test_pauses_between_measurements_grow_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: Any, **__: Any) -> Any:
+        raise NoScoreError("no answer")
+
+    monkeypatch.setattr(parity_check, "score_golden_set", fails)
+    clock = FakeClock()
+    check = check_of(FakeKube(), clock=clock)
+    for _ in range(1100):
+        clock.seconds += parity_check.LONGEST_PAUSE_SECONDS
+        check.measure(POOL, GOLDEN, [Measure(revision="new", worker_url="http://w0")], key=None)
+        assert check.is_measuring
+        while check.is_measuring:  # noqa: ASYNC110 - it fails at once
+            await asyncio.sleep(0)
 
 
 async def test_a_failed_measurement_pauses() -> None:

@@ -105,6 +105,21 @@ async def test_a_pool_that_is_gone_and_left_its_objects_is_forgotten(around: Sur
     assert around.store.pool(KEY) is None
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_the_lists_of_a_deleted_pool_that_a_finalizer_keeps_are_kept(
+    around: Surroundings, restarted: bool
+) -> None:
+    """Its pods serve until the last finalizer is gone; nothing else of it is written."""
+    metadata = {**around.pool["metadata"], "deletionTimestamp": "2026-01-01T12:00:00Z", "finalizers": ["a.b/c"]}
+    around.store.put(client.POOLS, around.kube.keep(client.POOLS, {**around.pool, "metadata": metadata}))
+    around.store.forget(client.SERVICES, *KEY[:1], "rm-router")
+    if restarted:
+        around.reconciler = around.a_reconciler()
+    around.listed.clear()
+    assert [write for _ in range(6) for write in await around.look()] == []
+    assert around.listed == [URL]
+
+
 async def test_what_a_pool_left_behind_belongs_to_the_next_one_of_its_name(around: Surroundings) -> None:
     """As after `kubectl delete --cascade=orphan`, in the middle of a rollout."""
     around.declare(engine={"args": ["--seed=1"]})

@@ -46,6 +46,8 @@ MEASURE_SECONDS: Final = 900.0
 ATTEMPTS: Final = 5
 """At a set whose worker fails. After the last, the texts that have no score are kept as such."""
 FIRST_PAUSE_SECONDS: Final = 2.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+"""Between two attempts: a rollout waits for their outcome."""
 
 Golden = GoldenSet | GoldenProblem
 
@@ -151,6 +153,11 @@ class ParityCheck:
             task = asyncio.create_task(self._measure(pool, measure.revision, golden, scorer, last=last))
             self._measuring[name] = task
 
+    @property
+    def is_measuring(self) -> bool:
+        """Whether a worker scores the set now."""
+        return bool(self._measuring)
+
     def close(self) -> None:
         """Stop asking."""
         for task in self._measuring.values():
@@ -166,7 +173,8 @@ class ParityCheck:
             await self._write(pool, revision, scores)
         except (NoScoreError, TimeoutError, KubeError, KubeUnreachableError) as error:
             failed = self._failures.get(name, (0, 0.0))[0] + 1
-            pause = FIRST_PAUSE_SECONDS * 2**failed * random.uniform(0.5, 1.0)  # noqa: S311 - spreads attempts
+            longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(failed, 8))
+            pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads attempts
             self._failures[name] = (failed, self._clock() + pause)
             words = str(error) or "not all texts were scored in time"
             log.warning("the golden set could not be scored by revision %s: %s", revision, words)
