@@ -3,6 +3,7 @@
 import asyncio
 import os
 from contextlib import suppress
+from time import monotonic
 from typing import Annotated
 
 import typer
@@ -30,24 +31,25 @@ def up(
 
     Example: rewardpool up -f pool.yaml
     """
+    asked_at = monotonic()
     pool = read_pool(file)
     for line in unheeded(pool):
         screens.err.print(line, style="yellow", markup=False, soft_wrap=True)
     seconds = pool.spec.start_seconds if wait_seconds is None else wait_seconds
     running = folder_of(pool.key, os.environ)
     if running.is_supervised():
-        follow_change(commands.hand_over(pool, running), running, seconds)
+        follow_change(commands.hand_over(pool, running, port=port), running, seconds)
         return
     screens.log_to_screen()
     folder = commands.prepare(pool, port=port, environ=os.environ)
     if detach:
-        started = commands.start_in_background(folder, port=port, give_up_seconds=wait_seconds)
+        started = commands.start_in_background(folder, port=port, give_up_seconds=wait_seconds, asked_at=asked_at)
         # The supervisor gives up by itself; what it says last is to be shown. Some replicas are enough to go on with.
         complete = asyncio.run(progress.follow(started, seconds=seconds + commands.STOP_SECONDS))
         exit_unless(complete or progress.is_serving(folder.read_pool_as_it_is()))
     else:
         try:
-            exit_unless(asyncio.run(_run_and_show(folder, port, wait_seconds)))
+            exit_unless(asyncio.run(_run_and_show(folder, port, wait_seconds, asked_at)))
         except StoppedEarlyError as error:
             screens.err.print(f"{folder.pool_key}: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(error.exit_code) from None
@@ -71,10 +73,12 @@ def exit_unless(succeeded: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-async def _run_and_show(folder: PoolFolder, port: int | None, give_up_seconds: float | None) -> bool:
+async def _run_and_show(folder: PoolFolder, port: int | None, give_up_seconds: float | None, asked_at: float) -> bool:
     """Supervise in this process and show the start beside it."""
     wanted = folder.read_wanted()
-    supervising = asyncio.create_task(commands.supervise_async(folder, port=port, give_up_seconds=give_up_seconds))
+    supervising = asyncio.create_task(
+        commands.supervise_async(folder, port=port, give_up_seconds=give_up_seconds, asked_at=asked_at)
+    )
     if wanted is None:
         return await supervising
     showing = asyncio.create_task(progress.follow(commands.Up(folder, wanted), seconds=float("inf")))

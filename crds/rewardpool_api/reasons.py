@@ -114,6 +114,11 @@ class ConditionReason(_Reason):
         "The module of spec.model.source has no such function. No other attempt would change that: a rollout fails at"
         " once, and `rewardpool up` refuses or gives up.",
     )
+    NO_ACCELERATOR = (
+        "NoAccelerator",
+        "The engine finds no accelerator where it runs. Where spec.worker.gpus is 0, no other attempt would change"
+        " that: a rollout fails at once, and `rewardpool up` gives up.",
+    )
     MODEL_UNAUTHORIZED = (
         "ModelUnauthorized",
         "The hub or store refuses the model: conditions not accepted, a token or credentials missing or wrong.",
@@ -264,6 +269,9 @@ class EventReason(_Reason):
 
 NOTHING_WANTED: Final = frozenset({ConditionReason.AT_ZERO, ConditionReason.SUSPENDED, ConditionReason.ASLEEP})
 """Reasons of Serving=False under which the pool is Ready: that nobody is served is what was asked for."""
+
+NEVER_STARTS: Final = (ConditionReason.FUNCTION_NOT_FOUND, ConditionReason.NO_ACCELERATOR)
+"""Reasons of Progressing=False of a revision that no other attempt at a worker would make start."""
 
 DOWNLOAD_REASONS: Final = frozenset(
     {

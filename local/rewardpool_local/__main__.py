@@ -16,13 +16,17 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="state folder of the pool")
     parser.add_argument("--port", type=int, help="port of the router; by default a free one")
     parser.add_argument("--give-up-seconds", type=float, help="stop when no worker was ready for this long")
+    parser.add_argument("--asked-at", type=float, help="monotonic time from which on that counts; by default now")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     folder = PoolFolder(options.folder)
     try:
-        return 0 if supervise(folder, port=options.port, give_up_seconds=options.give_up_seconds) else 1
+        succeeded = supervise(
+            folder, port=options.port, give_up_seconds=options.give_up_seconds, asked_at=options.asked_at
+        )
     except StoppedEarlyError as error:
         return error.exit_code
+    return 0 if succeeded else 1
 
 
 if __name__ == "__main__":

@@ -13,11 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import psutil
 
 from rewardpool_api import RewardPool, RewardPoolStatus, dump_manifest
-from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
+from rewardpool_api.reasons import NEVER_STARTS, NOTHING_WANTED, ConditionReason
 from rewardpool_local.folder import STARTING, PoolFolder, folder_of, stopped
 from rewardpool_local.gpus import VISIBLE
 from rewardpool_local.machine import NotStartableError, check, check_gpus, check_variables, server_python
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.3
 STOP_SECONDS = 30.0
 """For a supervisor to end after its pool's requests had their time."""
-_FAILED = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.ROLLED_BACK, ConditionReason.FUNCTION_NOT_FOUND)
+_FAILED = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.ROLLED_BACK, *NEVER_STARTS)
 """Reasons of Progressing that mean that what was asked for will not come by waiting."""
 
 
@@ -73,18 +74,21 @@ def prepare(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -
     return folder
 
 
-def supervise(folder: PoolFolder, *, port: int | None, give_up_seconds: float | None) -> bool:
+def supervise(folder: PoolFolder, *, port: int | None, give_up_seconds: float | None, asked_at: float | None) -> bool:
     """Run the pool in this process until it is told to stop; returns False when no worker became ready.
 
     Raises:
         AlreadyRunningError: it was started by somebody else just now.
     """
-    return asyncio.run(supervise_async(folder, port=port, give_up_seconds=give_up_seconds))
+    return asyncio.run(supervise_async(folder, port=port, give_up_seconds=give_up_seconds, asked_at=asked_at))
 
 
-async def supervise_async(folder: PoolFolder, *, port: int | None, give_up_seconds: float | None) -> bool:
+async def supervise_async(
+    folder: PoolFolder, *, port: int | None, give_up_seconds: float | None, asked_at: float | None
+) -> bool:
     """As `supervise`, beside other tasks of the same loop."""
-    settings = Settings(python=server_python(os.environ), port=port, give_up_seconds=give_up_seconds)
+    python = server_python(os.environ)
+    settings = Settings(python=python, port=port, give_up_seconds=give_up_seconds, asked_at=asked_at)
     with folder.supervised():
         wanted = folder.read_wanted()
         if wanted is None:
@@ -92,7 +96,9 @@ async def supervise_async(folder: PoolFolder, *, port: int | None, give_up_secon
         return await Supervisor(folder, wanted, settings, os.environ).run()
 
 
-def start_in_background(folder: PoolFolder, *, port: int | None, give_up_seconds: float | None) -> Up:
+def start_in_background(
+    folder: PoolFolder, *, port: int | None, give_up_seconds: float | None, asked_at: float | None
+) -> Up:
     """Start a supervisor that outlives this process and its terminal."""
     wanted = folder.read_wanted()
     if wanted is None:
@@ -100,6 +106,8 @@ def start_in_background(folder: PoolFolder, *, port: int | None, give_up_seconds
     command = [sys.executable, "-m", "rewardpool_local", str(folder.path)]
     command += ["--port", str(port)] if port is not None else []
     command += ["--give-up-seconds", str(give_up_seconds)] if give_up_seconds is not None else []
+    # The clock is the machine's, the same one in every process.
+    command += ["--asked-at", str(asked_at)] if asked_at is not None else []
     with (folder.logs / "supervisor.log").open("wb") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -107,12 +115,18 @@ def start_in_background(folder: PoolFolder, *, port: int | None, give_up_seconds
     return Up(folder, wanted, process)
 
 
-def hand_over(pool: RewardPool, folder: PoolFolder) -> Up | None:
+def hand_over(pool: RewardPool, folder: PoolFolder, *, port: int | None = None) -> Up | None:
     """Give a changed manifest to the pool's running supervisor; None when nothing changed.
+
+    Args:
+        pool: the manifest.
+        folder: of the running pool.
+        port: that its router shall have; None for the one that it has.
 
     Raises:
         NotStartableError: the change cannot be made while the pool runs.
     """
+    _check_port_of_running(folder, port)
     running = folder.read_wanted()
     if running is not None and running.spec == pool.spec:
         return None
@@ -215,6 +229,17 @@ def _status_of(up: Up) -> RewardPoolStatus:
     if pool is None or pool.spec != up.wanted.spec or pool.status.observed_generation != pool.metadata.generation:
         return RewardPoolStatus()
     return pool.status
+
+
+def _check_port_of_running(folder: PoolFolder, port: int | None) -> None:
+    """Whether the running router has the port."""
+    pool = folder.read_pool()
+    url = pool.status.url if pool is not None else None
+    if port is not None and url is not None and urlsplit(url).port != port:
+        raise NotStartableError(
+            f"--port {port} cannot be had while the pool runs: its router is at {url}, and trainers that use it know no"
+            f" other address; `rewardpool down {folder.pool_key}` first"
+        )
 
 
 def _check_gpus_of_running(pool: RewardPool, folder: PoolFolder) -> None:

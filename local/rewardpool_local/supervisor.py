@@ -19,7 +19,7 @@ from time import monotonic
 import aiohttp
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus
-from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.reasons import NEVER_STARTS, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, AuthStatus
 from rewardpool_local import holders
 from rewardpool_local.demand_files import DemandFiles
@@ -61,6 +61,8 @@ class Settings:
     """Of the router; None for a free one."""
     give_up_seconds: float | None = None
     """Stop when no worker was ever ready for this long; None for the manifest's progressDeadlineSeconds."""
+    asked_at: float | None = None
+    """Monotonic time at which the pool was asked for, from which on that counts; None for now."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class Supervisor:
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._unready_since = monotonic()
+        self._unready_since = monotonic() if settings.asked_at is None else settings.asked_at
         self._was_ready = False
         self._was_complete = False
         """Whether it ever served, or wanted no worker."""
@@ -181,7 +183,9 @@ class Supervisor:
             try:
                 with self._on_signals():
                     end = await self._loop(router, fleet)
-                    await self._drain_or_hurry(router, fleet)
+                    # Of a pool that gave up no request was ever answered, and none will be.
+                    if end is _STOPPED:
+                        await self._drain_or_hurry(router, fleet)
             finally:
                 await asyncio.gather(router.kill(), fleet.kill())
                 try:
@@ -326,7 +330,7 @@ class Supervisor:
     def _never_starts(self) -> bool:
         """Whether no other attempt would change anything."""
         progressing = self._pool.status.condition("Progressing")
-        return progressing is not None and progressing.reason == ConditionReason.FUNCTION_NOT_FOUND
+        return progressing is not None and progressing.reason in NEVER_STARTS
 
     def _why_hopeless(self) -> str:
         status = self._pool.status

@@ -191,3 +191,11 @@ def test_the_kept_log_is_the_bounded_end() -> None:
 def test_no_secret_is_passed_on(line: str) -> None:
     diagnosis = diagnose(exit_code=1, log=f"Error: {line}\n")
     assert "s3cr3t" not in diagnosis.message + "".join(diagnosis.log)
+
+
+def test_an_sglang_that_finds_no_accelerator_says_what_to_write_for_a_cpu() -> None:
+    log = "RuntimeError: No accelerator (CUDA, XPU, HPU, NPU, MUSA, MPS) or platform plugin is available."
+    found = diagnose(exit_code=1, log=log)
+    assert found.reason == "NoAccelerator"
+    assert "SGLANG_USE_CPU_ENGINE" in found.message
+    assert "--device, cpu" in found.message

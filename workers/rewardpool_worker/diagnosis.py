@@ -13,6 +13,7 @@ from typing import Literal
 Reason = Literal[
     "PortInUse",
     "FunctionNotFound",
+    "NoAccelerator",
     "ModelNotFound",
     "ModelRefused",
     "OutOfMemory",
@@ -73,6 +74,13 @@ _SYMPTOMS = (
         r"cannot load the function .*: it cannot be called with ",
         "spec.model.source names a function with other parameters; it gets data_source, solution_str, ground_truth and"
         " extra_info by name, so take these or **kwargs",
+    ),
+    _symptom(
+        "NoAccelerator",
+        r"No accelerator \(|Failed to infer device type|No platform detected",
+        "the engine finds no GPU; on a machine without one, SGLang needs `args: [--device, cpu, --mem-fraction-static,"
+        ' "0.3", --max-total-tokens, "8192"]`, `env: [{name: SGLANG_USE_CPU_ENGINE, value: "1"}]` and `dtype: float32`'
+        " in spec.engine, and vLLM its build for CPUs",
     ),
     _symptom(
         "ModelRefused",

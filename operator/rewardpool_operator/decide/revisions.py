@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.reasons import NEVER_STARTS, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, FailedRollout, ParityStatus, RolloutStatus
 from rewardpool_operator.decide.parity import Parity, admits, check_parity
 from rewardpool_operator.decide.room import is_gated
@@ -185,8 +185,10 @@ def _hopeless(snapshot: Snapshot) -> ConditionReason | None:
     """A failure that no other attempt would change."""
     workers = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
     reasons = {worker.failure.reason for worker in workers if worker.failure is not None}
-    found = ConditionReason.FUNCTION_NOT_FOUND
-    return found if found in reasons else None
+    if snapshot.pool.spec.worker.gpus:
+        # The node that has it may have none today.
+        reasons.discard(ConditionReason.NO_ACCELERATOR)
+    return next((reason for reason in NEVER_STARTS if reason in reasons), None)
 
 
 def _stands(failed: FailedRollout, parity: Parity) -> bool:

@@ -106,6 +106,15 @@ def test_a_first_revision_that_can_never_start_says_so_at_once():
     assert (plan.status.condition("Progressing").status, reason(plan)) == ("False", "FunctionNotFound")
 
 
+@pytest.mark.parametrize(("gpus", "told"), [(0, ("False", "NoAccelerator")), (1, ("True", "Scaling"))])
+def test_a_worker_that_asks_for_no_gpu_and_finds_none_never_starts(gpus, told):
+    case = a_case(broken(1, failure=Failure(reason="NoAccelerator", message="no GPU")), listed=())
+    worker = case.pool.spec.worker.model_copy(update={"gpus": gpus})
+    spec = case.pool.spec.model_copy(update={"worker": worker})
+    plan = decide(replace(case, pool=case.pool.model_copy(update={"spec": spec})))
+    assert (plan.status.condition("Progressing").status, reason(plan)) == told
+
+
 def test_a_rollback_is_told_once():
     first = decide(a_case(OLD[0], broken(61), status=remembering(revision="old", stable_revision="old")))
     again = decide(a_case(*OLD, status=first.status, sets={"new": 0, "old": 2}))
