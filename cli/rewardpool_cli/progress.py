@@ -66,6 +66,16 @@ class Progress:
             print_use(pool)
         self.is_use_printed = True
 
+    def say_nothing_wanted(self) -> None:
+        """Where a pool is that wants no replica now, and how to use it."""
+        pool = self.up.folder.read_pool()
+        serving = pool.status.condition("Serving") if pool is not None else None
+        if pool is None or serving is None:
+            return
+        err.print(f"{pool.key} has no replica at {pool.status.url}: {serving.message}", markup=False, soft_wrap=True)
+        print_use(pool)
+        self.is_use_printed = True
+
     def seconds(self, worker: WorkerProcess, now: float) -> float:
         """How long the worker has had its process, or waits for the next."""
         return now - self.since[worker.name, worker.pid]
@@ -116,6 +126,8 @@ async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> boo
     settled = is_settled(up)
     if not settled:
         print_failure(up.folder)
+    elif not progress.is_use_printed:
+        progress.say_nothing_wanted()
     return settled
 
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -18,10 +20,16 @@ from rewardpool_cli import screens, tables
 from rewardpool_cli.options import AnyPoolName, AsJson, Context, Local, Namespace
 from rewardpool_cli.status import Everywhere, local_pools
 from rewardpool_cli.targets import Target, Where, locate
+from rewardpool_local.folder import folder_of
+
+if TYPE_CHECKING:
+    import aiohttp
 
 LOOK_SECONDS = 2.0
 MAX_MEASURED = 20
 """Pools whose samples per second are measured: every router of each is asked through the API server."""
+METRICS_SECONDS = 1.0
+"""For the metrics of a router on this machine, which are in its memory."""
 EMPTY_LINES = 4
 """Of the screen that are not rows: titles and the line below."""
 
@@ -83,17 +91,43 @@ Look = Sequence[Row]
 
 
 async def _looks_here(target: Target) -> AsyncGenerator[Look, None]:
-    while True:
-        yield [row_of(pool, None) for pool in local_pools(target)]
-        await asyncio.sleep(LOOK_SECONDS)
+    import aiohttp  # slow to import
+
+    from rewardpool_cli.rates import Rates
+
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=METRICS_SECONDS)) as session:
+        rates_here = Rates(partial(_requests_here, session), limit=MAX_MEASURED)
+        while True:
+            pools = local_pools(target)
+            rates = await rates_here.measure(pools)
+            yield [row_of(pool, rates.get(pool.key)) for pool in pools]
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _requests_here(session: "aiohttp.ClientSession", pool: RewardPool) -> float | None:
+    """Requests that the router of a pool on this machine counts; None where it does not say."""
+    from aiohttp import ClientError  # slow to import
+
+    from rewardpool_cli.rates import requests_in
+
+    url = folder_of(pool.key, os.environ).read_metrics_url() if pool.status.url else None
+    if url is None:
+        return None
+    try:
+        async with session.get(f"{url}/metrics") as response:
+            response.raise_for_status()
+            return requests_in(await response.text())
+    except (ClientError, TimeoutError, ValueError):
+        return None
 
 
 async def _looks_at_cluster(target: Target, *, everywhere: bool) -> AsyncGenerator[Look, None]:
     from rewardpool_cli.cluster import connect  # slow to import
-    from rewardpool_cli.throughput import Throughput
+    from rewardpool_cli.rates import Rates
+    from rewardpool_cli.throughput import requests_of
 
     async with connect(target) as cluster:
-        throughput = Throughput(cluster, limit=MAX_MEASURED)
+        throughput = Rates(partial(requests_of, cluster), limit=MAX_MEASURED)
         while True:
             pools = [await cluster.pool(target.name)] if target.name else await cluster.pools(everywhere=everywhere)
             rates = await throughput.measure(pools)

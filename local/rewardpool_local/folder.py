@@ -76,6 +76,7 @@ class PoolFolder:
         self.path = path
         self.logs = path / "logs"
         self.files = path / "files"
+        self.temporary = path / "tmp"
         self.demands = path / DEMANDS_DIR
         self.awake = path / AWAKE_DIR
         self.gpu = path / GPU_FILE
@@ -93,7 +94,8 @@ class PoolFolder:
 
     def create(self) -> None:
         """Make the folders and the keys that are missing."""
-        for folder in (self.path, self.logs, self.files, self.demands, self.awake):
+        shutil.rmtree(self.temporary, ignore_errors=True)  # what killed engines left there
+        for folder in (self.path, self.logs, self.files, self.temporary, self.demands, self.awake):
             folder.mkdir(parents=True, exist_ok=True)
         # Logs and prompts in them are nobody else's business; nor may anybody else announce what costs GPUs.
         for folder in (self.path, self.demands, self.awake):

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.worker import WorkerSpec
@@ -13,6 +14,11 @@ from rewardpool_local.gpus import counted
 from rewardpool_local.machine import HOST, free_port, function_path
 from rewardpool_local.supervised_process import Command
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
+
+_SOCKETS_IN: Final = {"vllm": "VLLM_RPC_BASE_PATH", "sglang": "TMPDIR"}
+"""Engine -> variable that names the folder of the sockets by which its processes speak to each other."""
+LONGEST_PLACE: Final = 64
+"""Characters of that folder's path: Linux takes 107 of a socket, whose name is a UUID."""
 
 
 def revision_of(pool: RewardPool) -> str:
@@ -66,11 +72,19 @@ class Launcher:
         )
         launch = engine_for(pool.spec.engine.name).launch(pool.spec, target)
         if not is_function:
+            launch = replace(launch, env={**_sockets(pool, self.folder), **launch.env})
             # An engine is three processes that import the same 4,000 modules: 8 s of a CPU each with byte code, 16 s
             # without. So it may keep byte code in its own installation where the user has switched that off.
             return replace(launch, env={"PYTHONDONTWRITEBYTECODE": "", **launch.env})
         path = function_path(pool.spec.engine.variables, self.environ)
         return replace(launch, env={**launch.env, "PYTHONPATH": path})
+
+
+def _sockets(pool: RewardPool, folder: PoolFolder) -> Mapping[str, str]:
+    """The variable that puts an engine's sockets into the pool's folder: one that is killed leaves them behind."""
+    variable = _SOCKETS_IN.get(pool.spec.engine.name)
+    place = str(folder.temporary)
+    return {variable: place} if variable is not None and len(place) <= LONGEST_PLACE else {}
 
 
 def _key_of(pool: RewardPool, file: str) -> str | None:

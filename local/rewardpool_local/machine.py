@@ -235,9 +235,10 @@ def interpreter(python: str, modules: Sequence[str], environ: Mapping[str, str],
 def installation(python: str, modules: Sequence[str]) -> str:
     """What to do so that `rewardpool up` finds these modules."""
     packages = " ".join(_INSTALL.get(module, module) for module in modules)
+    target = "setup-sglang" if "sglang" in modules else "setup-server"
     return (
         f"run `{python} -m pip install {packages}`, or set {names.ENV_SERVER_PYTHON} to an interpreter that has it"
-        " (in a checkout, `make setup-server` makes one)"
+        f" (in a checkout, `make {target}` makes one)"
     )
 
 

@@ -1,10 +1,12 @@
 """Samples per second, from counters that a fake API server passes on."""
 
+from functools import partial
 from typing import Any
 
 from support.decide_builders import a_pool
 
-from rewardpool_cli.throughput import Throughput
+from rewardpool_cli.rates import Rates
+from rewardpool_cli.throughput import requests_of
 from rewardpool_operator.kubernetes.client import KubeError
 
 POOL = a_pool()
@@ -37,7 +39,8 @@ class Looks:
     def __init__(self, *, limit: int = 10) -> None:
         self.cluster = FakeCluster()
         self.now = 0.0
-        self._throughput = Throughput(self.cluster, limit=limit, clock=lambda: self.now)  # type: ignore[arg-type]
+        total = partial(requests_of, self.cluster)  # type: ignore[arg-type]
+        self._throughput = Rates(total, limit=limit, clock=lambda: self.now)
 
     async def at(self, requests: int | None) -> dict[str, float]:
         self.cluster.kube.requests = requests

@@ -14,6 +14,7 @@ async def test_a_running_pool_can_be_looked_at(machine: LocalMachine) -> None:
     _, top = await machine.run("top", POOL, "--json")
     (row,) = json.loads(top)["pools"]
     assert (row["ready"], row["desired"], row["state"]) == (1, 1, "Serving")
+    assert row["samples_per_second"] == 0, "nobody asks, which is known"
     _, explained = await machine.run("explain", POOL)
     assert f"{POOL} is healthy" in explained
     _, logs = await machine.run("logs", POOL, "--component", "worker", "--tail", "1")
@@ -21,6 +22,19 @@ async def test_a_running_pool_can_be_looked_at(machine: LocalMachine) -> None:
     await machine.run("down", POOL)
     _, explained = await machine.run("explain", POOL)
     assert "The pool does not run" in explained
+
+
+async def test_a_pool_at_zero_says_where_it_is_and_its_port_is_not_changed_in_silence(machine: LocalMachine) -> None:
+    policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
+    manifest = machine.manifest(autoscaling={"minReplicas": 0, "maxReplicas": 1, "policy": policy})
+    code, said = await machine.run("up", "-f", manifest, "--detach")
+    assert code == 0, said
+    assert f"{POOL} has no replica at http://127.0.0.1:" in said
+    assert f"--pool {POOL}" in said
+    code, said = await machine.run("up", "-f", manifest, "--detach", "--port", "1")
+    assert code != 0
+    assert "--port 1 cannot be had while the pool runs" in said
+    await machine.run("down", POOL)
 
 
 async def test_what_takes_a_cluster_is_refused_here(machine: LocalMachine) -> None:
