@@ -37,6 +37,7 @@ from rewardpool_operator.kubernetes.client import (
     Resource,
 )
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
+from rewardpool_runtime.kubeconfig import load_kubeconfig
 
 FIELD_MANAGER: Final = "rewardpool-cli"
 """Who changed a pool's spec by a command, in its managedFields."""
@@ -253,7 +254,7 @@ async def _credentials(
         kubernetes_config.load_incluster_config(client_configuration=configuration)
         return configuration, _ACCOUNT_NAMESPACE.read_text().strip(), None
     file = environ.get("KUBECONFIG")
-    await kubernetes_config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
+    await load_kubeconfig(configuration, files=file, context=context)
     contexts, active = kubernetes_config.list_kube_config_contexts(config_file=file)
     chosen = next((each for each in contexts if each["name"] == context), active)
     return configuration, chosen["context"].get("namespace") or "default", chosen["name"]

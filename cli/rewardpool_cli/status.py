@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-import yaml
 
 from rewardpool_api import RewardPool, dump_manifest
+from rewardpool_api.documents import write_document
 from rewardpool_cli import screens, tables
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.options import AnyPoolName, AsJson, Context, Local, Namespace, Output, OutputForm
@@ -49,7 +49,7 @@ def status(
         objects = [dump_manifest(pool) for pool in pools]
         shown = objects[0] if name else {"items": objects}
         typer.echo(
-            json.dumps(shown, indent=2) if form is Output.JSON else yaml.safe_dump(shown, sort_keys=False),
+            json.dumps(shown, indent=2) if form is Output.JSON else write_document(shown),
             nl=form is Output.JSON,
         )
     elif form is Output.NAME:

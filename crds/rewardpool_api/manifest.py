@@ -10,19 +10,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from rewardpool_api import names
+from rewardpool_api.documents import DocumentsError, read_documents
 from rewardpool_api.pool import RewardPool
 
 MAX_MANIFEST_BYTES = 1_500_000
 """An API server takes no larger object either."""
 
 
-MAX_VALUES: Final = 100_000
-"""Of a manifest with its aliases written out: a few lines of them can stand for more than any memory holds."""
 _EXPECTED: Final = f"a {names.KIND} begins with apiVersion: {names.API_VERSION} and kind: {names.KIND}"
 
 
@@ -51,10 +49,10 @@ def load_manifest(source: Path | bytes | str, *, origin: str | None = None) -> R
         OSError: the file cannot be read.
     """
     origin = origin or (str(source) if isinstance(source, Path) else "the manifest")
-    document = _reward_pool(_text(source, origin), origin)
+    document = _reward_pool(_content(source, origin), origin)
     try:
         # JSON mode and strict: "2" is no integer here, as it is none for an API server.
-        return RewardPool.model_validate_json(json.dumps(document), strict=True)
+        return RewardPool.model_validate_json(json.dumps(_without_nulls(document)), strict=True)
     except ValidationError as error:
         problems = [_in_kubernetes_words(detail) for detail in error.errors(include_url=False)]
         raise ManifestError(origin, problems) from None
@@ -65,23 +63,36 @@ def dump_manifest(pool: RewardPool) -> dict[str, Any]:
     return pool.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _text(source: Path | bytes | str, origin: str) -> str:
+def _content(source: Path | bytes | str, origin: str) -> bytes:
     if isinstance(source, Path):
         with source.open("rb") as file:
             source = file.read(MAX_MANIFEST_BYTES + 1)
-    content = source.encode() if isinstance(source, str) else source
+    content = source.encode(errors="surrogatepass") if isinstance(source, str) else source
     if len(content) > MAX_MANIFEST_BYTES:
         raise ManifestError(origin, [f"it has more than {MAX_MANIFEST_BYTES} bytes"])
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        problem = f"it is not text in UTF-8 (byte {error.start + 1}): save it as UTF-8, or give another file"
-        raise ManifestError(origin, [problem]) from None
+    return content
 
 
-def _reward_pool(text: str, origin: str) -> dict[str, Any]:
+_KEEPS_NULLS: Final = (("spec", "worker", "podTemplate"), ("spec", "router", "podTemplate"))
+
+
+def _without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:
+    """The object without the fields that are null, as an API server has it before it fills defaults in."""
+    if isinstance(value, list):
+        return [_without_nulls(one, path) for one in value]
+    if not isinstance(value, dict) or path in _KEEPS_NULLS:
+        return value
+    if path in (("metadata", "labels"), ("metadata", "annotations")):
+        return {name: "" if one is None else one for name, one in value.items()}
+    return {name: _without_nulls(one, (*path, name)) for name, one in value.items() if one is not None}
+
+
+def _reward_pool(content: bytes, origin: str) -> dict[str, Any]:
     """The one document that is a RewardPool."""
-    documents = [each for each in _documents(text, origin) if each is not None]
+    try:
+        documents = read_documents(content)
+    except DocumentsError as error:
+        raise ManifestError(origin, [str(error)]) from None
     if not documents:
         raise ManifestError(origin, [f"it is empty; {_EXPECTED}"])
     others = [each for each in documents if not isinstance(each, dict)]
@@ -107,83 +118,6 @@ def _reward_pool(text: str, origin: str) -> dict[str, Any]:
 def _kind_of(document: dict[str, Any]) -> tuple[Any, Any]:
     return document.get("kind"), document.get("apiVersion")
 
-
-def _documents(text: str, origin: str) -> list[Any]:
-    """What the YAML says.
-
-    Raises:
-        ManifestError: it is not YAML, or nothing that JSON can say.
-    """
-    try:
-        documents = list(yaml.load_all(text, Loader=_JsonLikeLoader))
-        _check_values(documents)
-    except yaml.YAMLError as error:
-        raise ManifestError(origin, [f"it is not YAML: {yaml_problem(error)}"]) from None
-    except RecursionError:
-        raise ManifestError(origin, ["it cannot be read: it has too many levels"]) from None
-    except ValueError as error:
-        raise ManifestError(origin, [f"it cannot be read: {error}"]) from None
-    return documents
-
-
-def yaml_problem(error: yaml.YAMLError) -> str:
-    """Where YAML is wrong, and how: the line and column, both from 1, and what the parser says."""
-    match error:
-        case yaml.MarkedYAMLError(problem_mark=yaml.Mark() as mark):
-            said = ", ".join(filter(None, [error.problem, error.context]))
-            return f"line {mark.line + 1}, column {mark.column + 1}: {said}"
-        case yaml.reader.ReaderError():
-            return f"character {error.position + 1}, U+{error.character:04X}, must not be in it"
-        case _:
-            return " ".join(str(error).split())
-
-
-def _check_values(documents: list[Any]) -> None:
-    """Raises ValueError where JSON cannot say the same, or only in too many words."""
-    left = list(documents)
-    for _ in range(MAX_VALUES):
-        if not left:
-            return
-        match left.pop():
-            case dict() as value:
-                left += [*value, *value.values()]
-            case list() as value:
-                left += value
-            case str() as value if any("\ud800" <= character <= "\udfff" for character in value):
-                raise ValueError(f"{value!r} has half a character of UTF-16")
-            case str() | int() | float() | None:
-                pass
-            case value:
-                raise ValueError(f"JSON has no value such as {value!r}")
-    raise ValueError(f"with its aliases written out it has more than {MAX_VALUES} values")
-
-
-class _JsonLikeLoader(yaml.SafeLoader):
-    """SafeLoader without YAML 1.1's timestamps, which refuses a key that is there twice, as kubectl does."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        seen = set[str]()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.composer.ComposerError(None, None, f"{key.value} is there twice", key.start_mark)
-                seen.add(key.value)
-        return node
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        # What is written under a tag, such as !!int, ends in whatever the type's own constructor raises.
-        except (ValueError, LookupError, AttributeError, TypeError):
-            problem = f"this is no {node.tag.replace('tag:yaml.org,2002:', '!!')}"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
-
-
-_JsonLikeLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _WITH_ARTICLE: Mapping[str, str] = {

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from rewardpool_api.demand import JOB_PATTERN, MAX_JOB_NAME, MAX_SECONDS, Demand
-from rewardpool_api.manifest import yaml_problem
+from rewardpool_api.documents import yaml_problem
 from rewardpool_api.rules import ApiModel, Rule
 
 MAX_SAMPLES: Final = 100_000

@@ -1,5 +1,6 @@
 """What a manifest may say, and the words it is refused with."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,14 @@ QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart" / "pool.yaml"
 
 
 def manifest(path, value, *, base=None):
-    """The quick-start manifest with one value set (or removed, for ...), as YAML."""
+    """The quick-start manifest with one value set (or removed, for ...), as JSON."""
     document = base or yaml.safe_load(QUICKSTART.read_text())
     *parents, last = path.split(".")
     place = document
     for parent in parents:
         place = place.setdefault(parent, {})
     place[last] = value
-    return yaml.safe_dump(document)
+    return json.dumps(document)
 
 
 def test_the_quickstart_manifest_is_valid():
@@ -248,11 +249,16 @@ POOL = QUICKSTART.read_text()
         ("a: \x00", "character 4, U+0000, must not be in it"),
         ("a: !!int b", "line 1, column 4: this is no !!int"),
         ("a: 1\nb: 2\na: 3", "line 3, column 1: a is there twice"),
-        ("a: &a [*a]", "with its aliases written out it has more than 100000 values"),
+        ("a: &a [*a]", "it contains itself"),
+        (f"- &a [{'1, ' * 1000}]\n- [{'*a, ' * 200}]", "with its aliases written out it has more than 100000 values"),
         ("[" * 1000, "it has too many levels"),
-        ("a: !!binary aGk=", "JSON has no value such as b'hi'"),
+        ("a: !!binary a", "this is no !!binary"),
+        ("a: .inf", "JSON has no value such as inf"),
+        ("? [a]\n: b", "this cannot be a key"),
+        ("<<: 1", "a merge (<<) takes a mapping"),
         ('a: "\\ud800"', "half a character"),
-        (b"\xff\xfe", "it is not text in UTF-8 (byte 1)"),
+        (b"\xff", "it is not text in UTF-8 (byte 1)"),
+        (b"\xff\xfea", "it is not text in UTF-16 (byte 3)"),
         (f"a: {'b' * 2_000_000}", "it has more than 1500000 bytes"),
         ("", "it is empty"),
         ("# a comment", "it is empty"),

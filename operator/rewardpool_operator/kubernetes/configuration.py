@@ -9,6 +9,8 @@ from urllib.request import getproxies, proxy_bypass
 from kubernetes_asyncio import client as kubernetes_client
 from kubernetes_asyncio import config as kubernetes_config
 
+from rewardpool_runtime.kubeconfig import load_kubeconfig
+
 
 async def load_configuration(environ: Mapping[str, str] = os.environ) -> kubernetes_client.Configuration:
     """Credentials: $KUBECONFIG where it is set, else the pod's ServiceAccount, else `~/.kube/config`.
@@ -24,9 +26,7 @@ async def load_configuration(environ: Mapping[str, str] = os.environ) -> kuberne
         raise kubernetes_config.ConfigException("none is configured; set $KUBECONFIG, or run in a pod")
     else:
         # Named here: the library reads the variable once, when it is imported.
-        await kubernetes_config.load_kube_config(
-            config_file=environ.get("KUBECONFIG"), client_configuration=configuration
-        )
+        await load_kubeconfig(configuration, files=environ.get("KUBECONFIG"))
     return configuration
 
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from rewardpool.errors import PoolAccessError, PoolNotReadyError, PoolNotYetReadyError
 from rewardpool_api import names
+from rewardpool_runtime.kubeconfig import load_kubeconfig
 from rewardpool_runtime.state_files import is_supervised, pool_dir, pools_here
 from rewardpool_runtime.trust import verifying_context
 
@@ -206,7 +207,7 @@ class KubernetesSource:
             if self._in_pod:
                 config.load_incluster_config(client_configuration=settings)
             else:
-                await config.load_kube_config(config_file=self._kubeconfig, client_configuration=settings)
+                await load_kubeconfig(settings, files=self._kubeconfig)
         except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
             # Of a kubeconfig that is not YAML, empty, a list or a text the library says nothing.
             is_known = isinstance(error, config.ConfigException | OSError)
