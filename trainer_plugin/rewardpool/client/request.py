@@ -432,8 +432,8 @@ class ScoreRequest(Generic[T]):
             queue.leave(self)
         elif self._began is not None:
             self.connections.timer.remove(self)
+            self._close_attempts()  # first: whoever gets the place sends at once
             self.connections.slots.give_back()
-            self._close_attempts()
         self.tell()
 
     def tell(self) -> None:
