@@ -140,6 +140,8 @@ class Batch:
         self._together: list[ScoreRequest[Score]] = []
         """Those that wait for the answer of `_joint`."""
         self._joint: JointRequest
+        self._used = 0.0
+        """What the one of them that came first had used up of its deadline."""
 
     def send(self) -> None:
         """Send what fits in one request together, and the others alone."""
@@ -173,6 +175,7 @@ class Batch:
         self._together = list(inputs)
         for request in self._together:
             request.wait_in(self)
+        self._used = max(request.seconds for request in self._together)
         self._joint = JointRequest(
             self._batcher.connections,
             self._batcher.counters,
@@ -181,7 +184,7 @@ class Batch:
             texts=list(inputs.values()),
             adapter=endpoint.adapter,
             samples=len(inputs),
-            seconds=max(request.seconds for request in self._together),
+            seconds=self._used,
         )
         self._joint.add_done_callback(self._answered)
         self._batcher.counters.sent(len(inputs))
@@ -196,8 +199,10 @@ class Batch:
         counters = self._batcher.counters
         if joint.attempts:
             counters.batched_samples += joint.samples
+        took = joint.seconds - self._used
         for request in self._together:
-            request.attempts, request.seconds, request.is_counted = joint.attempts, joint.seconds, joint.is_counted
+            request.attempts, request.is_counted = joint.attempts, joint.is_counted
+            request.seconds += took
         left = [request for request in self._together if not request.has_ended]
         if joint.is_counted:
             counters.cancelled += joint.samples - len(left)
