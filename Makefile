@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: simulate simulate-client golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -287,6 +287,9 @@ bench-operator: setup-dev ## Measure 1,000 pools made at once on kwok, beside th
 
 bench-first-score: setup-dev setup-server ## Measure what the first request at a pool at zero waits for, on this machine and on a real cluster (root, Go; BENCH_ARGS="--only function_local parked_local")
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m first_score $(BENCH_ARGS)
+
+simulate-client: setup-dev ## Simulate the client with pairs of faults on a virtual clock, every score checked (SEEDS=1000; SEED=1 for the same again)
+	@PYTHONPATH=tests PYTHONHASHSEED=0 $(DEV)/bin/python -m simulation.client $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(SIMULATE)
 
 client-faults: packages setup-dev setup-server ## What the client makes of faults, every score checked (FAULTS="--router smg"; 5 minutes)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m client_faults $(FAULTS)

@@ -1,0 +1,135 @@
+"""The client in a simulated world: short runs of it, and that the simulation finds a client that is broken."""
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from simulation.client.plan import Plan, plan_of
+from simulation.client.run import simulate
+from simulation.client.shrink import shortest
+
+from rewardpool.client import answer, http, limiter, pool, request
+from rewardpool.client.in_work import InWork
+from rewardpool_api.contract import Echo
+
+FIXED: Final = range(0, 600, 50)
+SAMPLES: Final = 300
+
+
+def check(plan: Plan) -> None:
+    if simulate(plan).violations:
+        pytest.fail(shortest(plan), pytrace=False)
+
+
+@pytest.mark.parametrize("seed", FIXED)
+def test_nothing_is_wrong_whatever_happens(seed: int) -> None:
+    check(plan_of(seed, samples=SAMPLES))
+
+
+def test_nothing_is_wrong_in_a_run_that_is_new() -> None:
+    seed = time.time_ns() // 10**6 % 10**9
+    print(f"seed {seed}")
+    check(plan_of(seed, samples=SAMPLES))
+
+
+FOUND: Final = {
+    "a sample in a request with older ones had used up their time": (
+        plan_of(36, samples=600, faults=("worker_sends_nonsense", "another_server_at_the_address"))
+    ),
+    "a place was given away before the connections of the last request were closed": (
+        plan_of(27, samples=1500, faults=("answers_broken_off", "all_workers_hang"))
+    ),
+    "a sample that waited for the first score, cancelled, kept its place in the queue": plan_of(185),
+}
+"""What was wrong, and the run that found it."""
+
+
+@pytest.mark.parametrize("plan", FOUND.values(), ids=FOUND)
+def test_what_was_found_once_is_not_found_again(plan: Plan) -> None:
+    check(plan)
+
+
+def test_a_seed_is_one_run_to_the_letter() -> None:
+    plan = plan_of(12, samples=SAMPLES)
+    assert simulate(plan).digest == simulate(plan).digest != simulate(plan_of(13, samples=SAMPLES)).digest
+
+
+def without_echo(patch: pytest.MonkeyPatch) -> None:
+    """The id in an answer is not looked at."""
+    found = answer.signature_in
+    patch.setattr(answer, "signature_in", lambda said, echo: found({**said, "request_id": echo.header}, echo))
+
+
+def without_revision(patch: pytest.MonkeyPatch) -> None:
+    """Any revision may answer."""
+    found = answer.signature_in
+    patch.setattr(answer, "signature_in", lambda said, echo: found(said, Echo(echo.header, echo.is_required)))
+
+
+def without_bound(patch: pytest.MonkeyPatch) -> None:
+    """A worker may fail as often as it likes."""
+    patch.setattr(request.ScoreRequest, "has_failed_for_good", False)
+
+
+def without_giving_back(patch: pytest.MonkeyPatch) -> None:
+    """Every tenth place is kept."""
+    give_back, number = limiter.AdaptiveLimiter.give_back, itertools.count(1)
+    patch.setattr(limiter.AdaptiveLimiter, "give_back", lambda slots: next(number) % 10 == 0 or give_back(slots))
+
+
+def with_hedges_for_all(patch: pytest.MonkeyPatch) -> None:
+    """What a worker has in work is asked again."""
+    patch.setattr(InWork, "verdict", lambda *_, **__: "lost")
+
+
+def with_penalties_for_all(patch: pytest.MonkeyPatch) -> None:
+    """Whatever failed gets the number that is the policy's own."""
+    patch.setattr(pool, "action_for", lambda policy, _: getattr(policy, "policy", policy))
+
+
+def without_deadline(patch: pytest.MonkeyPatch) -> None:
+    """A request is never looked at."""
+    patch.setattr(request.ScoreRequest, "look", lambda _, now: now + 1.0)
+
+
+def without_limit(patch: pytest.MonkeyPatch) -> None:
+    """Places are given to more than there are places for."""
+    init = limiter.AdaptiveLimiter.__init__
+    patch.setattr(limiter.AdaptiveLimiter, "__init__", lambda slots, size: init(slots, 2 * size))
+
+
+def without_an_end(patch: pytest.MonkeyPatch) -> None:
+    """Connections stay open when the client is closed."""
+    patch.setattr(http.HttpClient, "close", _nothing)
+
+
+async def _nothing(_: object) -> None:
+    """In place of something."""
+
+
+BROKEN: Final[dict[Callable[[pytest.MonkeyPatch], None], tuple[int, str, str]]] = {
+    without_echo: (3, "answers_swapped", "which is not its own"),
+    without_revision: (5, "revisions_change", "revision r2 scored it, and r1 was to"),
+    without_bound: (177, "worker_sends_nonsense", "of at most"),
+    without_giving_back: (2, "nothing", "places are taken still"),
+    without_limit: (4, "nothing", "requests were in flight at a time"),
+    without_deadline: (59, "all_workers_gone", "and its timeout is 20 s"),
+    without_an_end: (0, "nothing", "connections are open still"),
+    with_hedges_for_all: (41, "worker_is_slow", "a worker said it had in work"),
+    with_penalties_for_all: (6, "nothing", "it got the number -1.0"),
+}
+"""Each is found by a seed with that fault, in those words."""
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
+def test_a_broken_client_is_found(
+    broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed, fault, words = BROKEN[broken]
+    plan = plan_of(seed, samples=SAMPLES, faults=("nothing", fault))
+    assert not simulate(plan).violations
+    broken(monkeypatch)
+    violations = simulate(plan).violations
+    assert any(words in one for one in violations), violations
