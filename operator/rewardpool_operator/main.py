@@ -25,7 +25,7 @@ from kubernetes_asyncio.config import ConfigException
 
 from rewardpool_api import names
 from rewardpool_operator import logs
-from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
+from rewardpool_operator.kubernetes.cache.reflector import NO_CRD, EtcdRestoredError
 from rewardpool_operator.kubernetes.client import (
     POOLS,
     Kube,
@@ -155,9 +155,7 @@ async def serve(settings: Settings) -> None:
         AsyncExitStack() as stack,
     ):
         if not await kube.serves(POOLS):
-            raise SystemExit(
-                f"the CRD {names.PLURAL}.{names.GROUP} is not installed: kubectl apply --server-side -f it"
-            )
+            raise SystemExit(NO_CRD)
         leadership = _candidate(kube, settings)
         acting = _always if leadership is None else leadership.acting
         METRICS.read_leading(lambda: acting() is Acting.FULL)

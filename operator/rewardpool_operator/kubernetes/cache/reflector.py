@@ -8,6 +8,7 @@ What goes wrong with watches, and what is done about it:
     a connection is open and dead      90 s without a word, not even a bookmark, end it; list again
     etcd was restored from a backup    versions begin anew below ours: nothing that is known counts, the operator ends
     one object makes no sense          it is left out and counted, the others are taken
+    the CRD of pools was deleted       that is said in words; list again once it is back
     the API server is away             try again every few seconds; the store stays as it was
 
 `seen_at` is when the API server last said anything; `alive_at` when this loop last did anything, in vain or not.
@@ -20,9 +21,11 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final
 
+from rewardpool_api import names
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import (
     PODS,
+    POOLS,
     Kube,
     KubeError,
     KubeUnreachableError,
@@ -43,6 +46,9 @@ SHORTEST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 3.0
 """An API server that is back is noticed within this time."""
 EXPIRED: Final = 410
+NOT_FOUND: Final = 404
+NO_CRD: Final = f"the CRD {names.PLURAL}.{names.GROUP} is not installed: kubectl apply --server-side -f it"
+"""What an API server means that answers 404 to a list of pools."""
 REFUSALS: Final = 3
 """In a row, before they are reported as a problem: one alone is soon over."""
 
@@ -195,7 +201,8 @@ class Reflector:
             log.info("%s are listed again: %s", self.resource.plural, error)
         else:
             if isinstance(error, KubeError) and failed >= REFUSALS:
-                self.problem = str(error)
+                is_unknown = self.resource == POOLS and error.status == NOT_FOUND
+                self.problem = NO_CRD if is_unknown else str(error)
             level = logging.WARNING if failed == 1 else logging.DEBUG
             log.log(level, "the watch of %s: %s", self.resource.plural, error)
 
