@@ -8,7 +8,7 @@ started the cluster: the kernel ends a program together with the thread that sta
 import os
 import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +81,29 @@ class Breaker:
             # Where the sandbox is gone, its rules are gone too.
             with suppress(ClusterError):
                 _filter(sandbox, "--delete")
+
+    @contextmanager
+    def one_port_closed(self, container: str, port: int, *, but_for: Collection[str]) -> Iterator[None]:
+        """What a container's pod sends to that TCP port of any other pod is dropped for the duration of the context.
+
+        Args:
+            container: Of the pod that sends.
+            port: That it cannot reach.
+            but_for: Addresses whose port it reaches all the same.
+        """
+        sandbox = sandbox_of(container)
+        to_port = ["OUTPUT", "--protocol", "tcp", "--dport", str(port)]
+        rules = [[*to_port, "--jump", "DROP"], *([*to_port, "--destination", it, "--jump", "ACCEPT"] for it in but_for)]
+        # The last one that is inserted is the first one that is looked at.
+        for rule in rules:
+            _iptables(sandbox, "--insert", *rule)
+        try:
+            yield
+        finally:
+            # Where the sandbox is gone, its rules are gone too.
+            with suppress(ClusterError):
+                for rule in rules:
+                    _iptables(sandbox, "--delete", *rule)
 
     # Nodes.
 
@@ -182,5 +205,9 @@ def _name(pid: int) -> str:
 
 def _filter(pid: int, action: str) -> None:
     for chain, direction in _CUT:
-        rule = ["iptables", "--wait", action, chain, direction, "eth0", "--jump", "DROP"]
-        output_of("nsenter", f"--target={pid}", "--net", "--", *rule)
+        _iptables(pid, action, chain, direction, "eth0", "--jump", "DROP")
+
+
+def _iptables(pid: int, *rule: str) -> None:
+    """Change the packet filter of the network that a process is in."""
+    output_of("nsenter", f"--target={pid}", "--net", "--", "iptables", "--wait", *rule)

@@ -35,16 +35,28 @@ class Rule:
     Attributes:
         status: HTTP status that refuses them; None lets them pass.
         delay_seconds: For which each of them is held before that.
+        page: Body of the answer, said to be HTML, in place of the API server's own words.
         resources: Plural names of the kinds that it is about, such as `secrets`; empty for all.
+        ending: End of the paths that it is about, such as `/leases/rewardpool`; empty for all.
     """
 
     status: int | None = None
     delay_seconds: float = 0.0
+    page: bytes | None = None
     resources: frozenset[str] = frozenset()
+    ending: str = ""
 
     def is_about(self, path: str) -> bool:
         """Whether a request for that path meets it."""
-        return not self.resources or resource_of(path) in self.resources
+        return path.endswith(self.ending) and (not self.resources or resource_of(path) in self.resources)
+
+    def answer(self, path: str) -> web.Response | None:
+        """What is said to a request for that path; None lets it pass."""
+        if self.status is None:
+            return None
+        if self.page is None:
+            return refusal(self.status, path)
+        return web.Response(status=self.status, body=self.page, headers={"Content-Type": "text/html; charset=utf-8"})
 
 
 def resource_of(path: str) -> str:
@@ -125,8 +137,8 @@ class FaultProxy:
         rule = next((rule for rule in self._rules if rule.is_about(request.path)), None)
         if rule is not None:
             await asyncio.sleep(rule.delay_seconds)
-            if rule.status is not None:
-                return refusal(rule.status, request.path)
+            if (said := rule.answer(request.path)) is not None:
+                return said
         return await self._pass_on(request)
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
