@@ -98,6 +98,11 @@ def job(name: str, folder: Path, *, pool: str, bursts: int, gap_seconds: float) 
     return _pod(name, "autoscaling.job", f"{NAMESPACE}/{pool}", str(folder), *shape, *times)
 
 
+def silent(name: str, folder: Path, *, pool: str, rate: float) -> Manifest:
+    """The pod of a job that asks at a steady rate and announces nothing."""
+    return _pod(name, "faults.traffic", f"{NAMESPACE}/{pool}", str(folder), f"--rate={rate:g}", "--silent")
+
+
 def _autoscaled(pool: Manifest, *, target: int, most: int = LARGEST) -> Manifest:
     policies: Sequence[Manifest] = (
         {"type": "QueueDepth", "queueDepth": {"targetPerReplica": target}},

@@ -38,8 +38,9 @@ AFTER_SECONDS = 1.0
 """Traffic that still counts for a fault after it is over."""
 LONGEST_WORDS = 500
 """Characters of an error that are kept: the end, where a program's own words are."""
-REPORT = "faults.json"
-FAILURE = "faults-failure.txt"
+NAME = "faults"
+"""Of the files in the folder: `report_of` and `failure_of` it."""
+TITLE = "Faults under steady load"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +63,21 @@ class Result:
         return self.broken is None and self.tally.failed == self.tally.wrong == 0
 
     def report(self) -> dict[str, object]:
-        """As it is written to `REPORT`."""
+        """As it is written to the report."""
         numbers = asdict(replace(self.tally, slowest_seconds=round(self.tally.slowest_seconds, 3)))
         seconds = round(self.seconds, 1)
         rest = {"seconds": seconds, "notes": self.notes, "broken": self.broken, "possible": self.possible}
         return {"promise": self.promise, **numbers, **rest}
+
+
+def report_of(name: str) -> str:
+    """The file with the figures of a run."""
+    return f"{name}.json"
+
+
+def failure_of(name: str) -> str:
+    """The file with what a person needs to see of what failed."""
+    return f"{name}-failure.txt"
 
 
 def title(fault: Fault) -> str:
@@ -87,10 +98,12 @@ def play_all(
     say: Say,
     faults: Sequence[Fault] = FAULTS,
     rate: float = RATE,
+    name: str = NAME,
 ) -> list[Result]:
-    """Break things under load on a cluster that has the image; write `REPORT` and, for what failed, `FAILURE`."""
-    for earlier in (REPORT, FAILURE):
-        (folder / earlier).unlink(missing_ok=True)
+    """Break things under load on a cluster that has the image; write the report and, of what failed, the evidence."""
+    report, failure = folder / report_of(name), folder / failure_of(name)
+    for earlier in (report, failure):
+        earlier.unlink(missing_ok=True)
     stage = Stage(cluster, installation, folder=folder, rate=rate, say=say)
     results: list[Result] = []
     try:
@@ -101,13 +114,13 @@ def play_all(
             results.append(result)
             say(f"  {summary(result)}")
             if not result.passed:
-                keep_evidence(cluster, folder, result)
+                keep_evidence(cluster, failure, result)
     except (StoryError, ClusterError):
-        keep_evidence(cluster, folder, None)
+        keep_evidence(cluster, failure, None)
         raise
     finally:
-        report = {result.name: result.report() for result in results}
-        (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
+        figures = {result.name: result.report() for result in results}
+        report.write_text(json.dumps(figures, indent=2) + "\n")
         stage.close()
     return results
 
@@ -143,17 +156,17 @@ def summary(result: Result) -> str:
     return "; ".join([*filter(None, parts), *tally.problems])
 
 
-def keep_evidence(cluster: Cluster, folder: Path, result: Result | None) -> None:
+def keep_evidence(cluster: Cluster, file: Path, result: Result | None) -> None:
     """Append what a person needs to see why a fault was not survived."""
     heading = f"{result.name}: {summary(result)}" if result else "the pool did not come up"
     shown = evidence(cluster, namespace=NAMESPACE, further={"traffic": ["logs", TRAFFIC, f"--namespace={NAMESPACE}"]})
-    with (folder / FAILURE).open("a") as out:
+    with file.open("a") as out:
         out.write(f"=== {heading}\n{shown}\n")
 
 
-def table(results: Sequence[Result]) -> Table:
+def table(results: Sequence[Result], *, title: str) -> Table:
     """The results as a table for people."""
-    shown = Table(title="Faults under steady load", title_justify="left")
+    shown = Table(title=title, title_justify="left")
     shown.add_column("fault")
     for column in ("samples", "failed", "wrong", "retried", "slowest", "took"):
         shown.add_column(column, justify="right")
@@ -168,7 +181,7 @@ def table(results: Sequence[Result]) -> Table:
     return shown
 
 
-def show(results: Sequence[Result]) -> None:
+def show(results: Sequence[Result], *, title: str = TITLE) -> None:
     """Print the table."""
     # A file or a pipe has no width, and rich would take 80 columns for it.
-    Console(width=None if sys.stdout.isatty() else 160).print(table(results))
+    Console(width=None if sys.stdout.isatty() else 160).print(table(results, title=title))

@@ -35,11 +35,13 @@ CONCURRENCY = 4096
 """More than are ever in flight, or the client's own limit would close the loop."""
 
 
-async def run(pool_name: str, folder: Path, *, rate: float) -> None:
+async def run(pool_name: str, folder: Path, *, rate: float, announce: bool = True) -> None:
     """Score samples until SIGTERM, then wait for those in flight."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    config = RewardConfig(pool=pool_name, concurrency=CONCURRENCY, on_failure="skip", wait_seconds=60)
+    config = RewardConfig(
+        pool=pool_name, concurrency=CONCURRENCY, on_failure="skip", wait_seconds=60, announce=announce
+    )
     # The file outlives the tasks, which write their answers into it after the last question was asked.
     with (folder / SAMPLES).open("w", buffering=1) as out:
         async with Pool(config) as pool, asyncio.TaskGroup() as flying:
@@ -101,8 +103,9 @@ def main() -> None:
     parser.add_argument("pool", help="namespace/name of the RewardPool")
     parser.add_argument("folder", type=Path, help="existing folder for what is measured")
     parser.add_argument("--rate", type=float, default=40.0, help="samples per second (default 40)")
+    parser.add_argument("--silent", action="store_true", help="announce nothing")
     arguments = parser.parse_args()
-    asyncio.run(run(arguments.pool, arguments.folder, rate=arguments.rate))
+    asyncio.run(run(arguments.pool, arguments.folder, rate=arguments.rate, announce=not arguments.silent))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 import ast
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from faults.play import FAULTS
+from control_loop.__main__ import PLAYS
+from faults.play import FAULTS, Fault
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "reliability.md").read_text()
@@ -20,9 +22,10 @@ def test_a_named_test_exists(path: str, name: str) -> None:
     assert name in functions
 
 
-def test_every_fault_is_in_the_table() -> None:
-    played = {(f"e2e/{fault.__module__.replace('.', '/')}.py", fault.__name__) for fault in FAULTS}
-    assert played == {(path, name) for path, name in NAMED if path.startswith("e2e/faults/")}
+@pytest.mark.parametrize(("folder", "faults"), [("faults", FAULTS), ("control_loop", PLAYS)])
+def test_every_fault_is_in_the_table(folder: str, faults: Sequence[Fault]) -> None:
+    played = {(f"e2e/{fault.__module__.replace('.', '/')}.py", fault.__name__) for fault in faults}
+    assert played == {(path, name) for path, name in NAMED if path.startswith(f"e2e/{folder}/")}
 
 
 def test_every_row_names_its_proof() -> None:
