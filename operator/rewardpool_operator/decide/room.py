@@ -6,10 +6,16 @@ The scheduler writes of a pod that no node takes how many nodes refuse it and wh
     preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.
 
 A node without GPUs is always "Insufficient nvidia.com/gpu", so the first line alone would take a worker that serves for
-nothing. A quota refuses the pod, which is then never made. A queue (Kueue) holds a pod by a scheduling gate: the pod
-waits for a decision of the queue's, which a worker's leaving does not change.
+nothing. A quota refuses the pod, which is then never made, and says by how much; for a pod that asks for more than the
+quota has in all, no other one's leaving makes room:
+
+    exceeded quota: gpus, requested: requests.nvidia.com/gpu=2, used: requests.nvidia.com/gpu=1, limited: …/gpu=1
+
+A queue (Kueue) holds a pod by a scheduling gate: the pod waits for a decision of the queue's, which a worker's leaving
+does not change.
 """
 
+import re
 from datetime import timedelta
 from typing import Final
 
@@ -20,6 +26,11 @@ GATED: Final = "SchedulingGated"
 GATE_PATIENCE: Final = timedelta(seconds=15)
 """A queue gates every pod for a moment, and admits one that it has room for within a second or two."""
 _QUOTA: Final = "exceeded quota"
+_REQUESTED: Final = " requested: "
+_USED: Final = " used: "
+_LIMITED: Final = " limited: "
+_COUNTS: Final = re.compile(r"([^\s,=]+)=([0-9]{1,9})(?=,|$)")
+"""GPUs and pods; amounts with a unit, such as those of memory, are not compared."""
 _ROOM_WORDS: Final = (
     "Insufficient ",
     "Too many pods",
@@ -37,12 +48,19 @@ _HELPS_NOT: Final = "Preemption is not helpful"
 def lacks_room(words: str) -> bool:
     """Return whether a pod is refused because of other pods, in the words of scheduler or quota."""
     if _QUOTA in words:
-        return True
+        return not _outgrows_quota(words)
     reasons, _, preemption = words.partition(_PREEMPTION)
     named = any(known in reasons for known in _ROOM_WORDS)
     if _HELPS in preemption or _HELPS_NOT in preemption:
         return named and _HELPS in preemption
     return named and not _has_another(reasons)
+
+
+def _outgrows_quota(words: str) -> bool:
+    """Return whether a pod asks for more of a countable resource than its quota has in all."""
+    requested, _, rest = words.partition(_REQUESTED)[2].partition(_USED)
+    limits = dict(_COUNTS.findall(rest.partition(_LIMITED)[2]))
+    return any(int(count) > int(limits.get(name, count)) for name, count in _COUNTS.findall(requested))
 
 
 def _has_another(reasons: str) -> bool:

@@ -122,7 +122,8 @@ class Cluster:
             return self.refused
         asked = sum(self.size[worker.revision] for worker in self.workers.values())
         if self.quota is not None and asked + self.size[revision] > self.quota:
-            return f"exceeded quota: gpus, requested: {self.size[revision]}, used: {asked}, limited: {self.quota}"
+            requested, used, limited = (f"nvidia.com/gpu={gpus}" for gpus in (self.size[revision], asked, self.quota))
+            return f"exceeded quota: gpus, requested: {requested}, used: {used}, limited: {limited}"
         return None
 
     def _schedule(self, worker: Worker) -> Worker:
@@ -197,6 +198,7 @@ def test_one_worker_that_a_quota_never_lets_grow_comes_back(strategy: str) -> No
     assert rollout.failed is not None
     assert "exceeded quota" in rollout.failed.message
     assert (rollout.stable_revision, cluster.serving_of) == ("old", {"old": 1})
+    assert cluster.least_serving == (1 if strategy == "Auto" else 0)
 
 
 @BOTH

@@ -29,6 +29,12 @@ QUOTA = 'pods "w" is forbidden: exceeded quota: gpus, requested: requests.nvidia
         ("0/2 nodes are available: 1 Insufficient cpu, 1 Too many pods.", True),
         ("0/1 nodes are available: 1 node(s) had volume node affinity conflict.", False),
         (QUOTA, True),
+        (f"{QUOTA}, used: requests.nvidia.com/gpu=2, limited: requests.nvidia.com/gpu=2", True),
+        # A worker that is larger than the whole quota fits no better when another one has left.
+        (f"{QUOTA},pods=3, used: requests.nvidia.com/gpu=0,pods=1, limited: requests.nvidia.com/gpu=4,pods=2", False),
+        (f"{QUOTA}, used: requests.nvidia.com/gpu=1, limited: requests.nvidia.com/gpu=0", False),
+        (f"{QUOTA}, used: requests.nvidia.com/gpu=1, limited: requests.nvidia.com/gpu=", True),
+        (f"{QUOTA}, used: requests.memory=1Gi, limited: requests.memory=2Gi", True),
         (f"{GATED}: Scheduling is blocked due to non-empty scheduling gates", False),
         ('admission webhook "policy" denied the request', False),
         ("Insufficient nvidia.com/gpu: 1 needed, 0 of 2 free; GPU 0 is rl/rm's; GPU 1 is rl/rm's", True),
