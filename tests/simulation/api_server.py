@@ -6,6 +6,7 @@ goes wrong on the way to it and back is in `network.py`.
 
 import asyncio
 import copy
+import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ KINDS: Final = {
 }
 REMEMBERED: Final = 2000
 """Changes of a kind that a watch may go on from; an older version is 410 Gone."""
-BOOKMARK_SECONDS: Final = 60.0
+COLLECT_SECONDS: Final = (0.1, 4.0)
+"""From an owner's end to that of what it owned."""
 MOST_EVENTS: Final = 500
 """Objects of kind Event; the oldest go, as after their hour."""
 MERGE_KEYS: Final = {
@@ -119,10 +121,11 @@ class ApiServer:
 
     Args:
         now: what the calendar says.
+        chance: of how soon the garbage collector comes.
     """
 
-    def __init__(self, now: Callable[[], datetime]) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], datetime], chance: random.Random) -> None:
+        self._now, self._chance = now, chance
         self._version = 100
         self._uids = count(1)
         self._shelves = {kind: Shelf(kind) for kind in KINDS.values()}
@@ -162,6 +165,11 @@ class ApiServer:
         _default(kind, made)
         self._note_manager(made, manager, "Update", "", found)
         self._store(shelf, "ADDED", made, None)
+        for owner in made["metadata"].get("ownerReferences") or ():
+            if owner["kind"] == names.KIND:
+                there = self.get(names.KIND, key[0], owner["name"])
+                if there is None or there["metadata"]["uid"] != owner["uid"]:
+                    self._collect_later(owner["uid"])
         if kind == "Event" and len(shelf.objects) > MOST_EVENTS:
             self._remove(shelf, next(iter(shelf.objects)))
         return made
@@ -389,7 +397,7 @@ class ApiServer:
         uid = metadata["uid"]
         for operation, subresource in (("Apply", ""), ("Update", ""), ("Apply", "status")):
             self._applied.pop((uid, operation, subresource), None)
-        self._collect(uid)
+        self._collect_later(uid)
 
     def _publish(self, shelf: Shelf, type_: str, found: Object, before: Object | None) -> None:
         if len(shelf.changes) == REMEMBERED:
@@ -406,16 +414,26 @@ class ApiServer:
         for listener in self.listeners:
             listener(type_, kind, found)
 
+    def _collect_later(self, uid: str) -> None:
+        asyncio.get_running_loop().call_later(self._chance.uniform(*COLLECT_SECONDS), self._collect, uid)
+
     def _collect(self, uid: str) -> None:
-        """Whose last owner this was goes too."""
+        """What had this owner loses it, and goes where it has no other that is there."""
+        uids = {one["metadata"]["uid"] for shelf in self._shelves.values() for one in shelf.objects.values()}
+        if uid in uids:
+            return
         owned = [
-            (shelf.kind, one["metadata"])
+            (shelf.kind, one)
             for shelf in self._shelves.values()
             for one in shelf.objects.values()
             if any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences") or ())
         ]
-        for kind, metadata in owned:
-            if self.get(kind, metadata["namespace"], metadata["name"]) is not None:
+        for kind, one in owned:
+            metadata = one["metadata"]
+            others = [owner for owner in metadata["ownerReferences"] if owner["uid"] != uid]
+            if any(owner["uid"] in uids for owner in others):
+                self._replace(kind, one, {**one, "metadata": {**metadata, "ownerReferences": others}}, "metadata")
+            else:
                 self.delete(kind, metadata["namespace"], metadata["name"])
 
 

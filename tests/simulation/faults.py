@@ -3,6 +3,7 @@
 A run's history to come is a list of `Step`, which is data: a step can be left out and the others stay what they were.
 """
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,21 @@ from rewardpool_api import names
 
 if TYPE_CHECKING:
     from simulation.world import World
+
+LASTING: Final = frozenset(
+    {
+        "node: lost",
+        "node: cut off",
+        "node: cordoned",
+        "pods: quota",
+        "pods: refused by admission",
+        "router: odd metrics",
+        "router: odd list",
+        "router: silent",
+        "worker: silent",
+    }
+)
+"""What may last for good: in the end a condition has to say so."""
 
 Undo = Callable[[], None] | None
 
@@ -44,15 +60,18 @@ def plan(chance: random.Random, *, seconds: float, count: int) -> tuple[Step, ..
     """
     known = [*FAULTS, *(f"people: {action}" for action in ACTIONS)]
     kinds = chance.sample(known, chance.randint(2, 6))
-    steps = [
-        Step(
-            at=round(chance.uniform(60.0, seconds), 1),
-            kind=chance.choice(kinds),
-            seconds=round(chance.choice([2.0, 8.0, 20.0, 60.0, 120.0]) * chance.uniform(0.7, 1.3), 1),
-            seed=chance.randint(0, 999_999),
+    steps = []
+    for _ in range(count):
+        kind = chance.choice(kinds)
+        lasts = math.inf if kind in LASTING and chance.random() < 0.3 else chance.choice([2.0, 8.0, 20.0, 60.0, 120.0])
+        steps.append(
+            Step(
+                at=round(chance.uniform(60.0, seconds), 1),
+                kind=kind,
+                seconds=round(lasts * chance.uniform(0.7, 1.3), 1),
+                seed=chance.randint(0, 999_999),
+            )
         )
-        for _ in range(count)
-    ]
     return tuple(sorted(steps, key=lambda step: step.at))
 
 

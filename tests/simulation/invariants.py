@@ -98,7 +98,7 @@ class Invariants:
         self._world.note("list", router.pod, "without", entry.url)
 
     def _changed(self, type_: str, kind: str, found: Object) -> None:
-        if kind == "Secret" and type_ == "ADDED":
+        if kind == "Secret" and type_ != "DELETED":
             self._check_key(found)
         if kind != names.KIND or type_ == "DELETED":
             return
@@ -240,7 +240,7 @@ class Invariants:
 
     def _serving(self, key: tuple[str, str], revision: str) -> int | None:
         """Workers of the revision in the lists of all exposed routers."""
-        routers = self._world.cluster.exposed_routers(key)
+        routers = self._heard_routers(key)
         if not routers:
             return None
         listed = set.intersection(*({*router.entries} for router in routers))
@@ -249,7 +249,10 @@ class Invariants:
         }
         return len(listed & there)
 
+    def _heard_routers(self, key: tuple[str, str]) -> list[Router]:
+        return [router for router in self._world.cluster.exposed_routers(key) if self._is_heard(router)]
+
     def _stale_entries(self, key: tuple[str, str]) -> list[str]:
         there = {worker.url for worker in self._world.cluster.workers() if worker.pool == key}
-        routers = self._world.cluster.exposed_routers(key)
+        routers = self._heard_routers(key)
         return sorted({url for router in routers for url in router.entries if url not in there})

@@ -11,6 +11,7 @@ people.py       edits                             invariants.py what must hold
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -63,7 +64,7 @@ class World:
         self.steps = tuple(steps)
         self.backup: Any = None
         self._is_broken = asyncio.Event()
-        self.server = ApiServer(time.now)
+        self.server = ApiServer(time.now, _chance(time))
         self.network = Network(self.server, _chance(time), self.note)
         self.invariants = Invariants(self)
         self.cluster = Cluster(
@@ -80,6 +81,7 @@ class World:
             for number in range(time.chance.choice([1, 2, 2, 2, 3]))
         ]
         self.trainers: list[Trainer] = []
+        self._make_pools(_chance(time))
 
     def note(self, *words: object) -> None:
         """Write a line of the history."""
@@ -109,7 +111,21 @@ class World:
 
     async def _live(self) -> None:
         self.cluster.start()
-        chance = _chance(self.time)
+        for trainer in self.trainers:
+            trainer.start()
+        for operator in self.operators:
+            operator.start()
+        self._every(BOOKMARK_SECONDS, self.server.bookmark)
+        self.invariants.start()
+        loop = asyncio.get_running_loop()
+        last = 0.0
+        for step in self.steps:
+            loop.call_at(step.at, self._begin, step)
+            last = max(last, step.at + (step.seconds if math.isfinite(step.seconds) else 0.0))
+        await asyncio.sleep(max(last, 150.0))
+        await self._settle()
+
+    def _make_pools(self, chance: random.Random) -> None:
         for number in range(chance.choice([1, 1, 1, 2])):
             name = f"rm-{number}"
             self.people.make(NAMESPACE, name, chance)
@@ -123,18 +139,6 @@ class World:
                     broken=self.violated,
                 )
                 self.trainers.append(trainer)
-                trainer.start()
-        for operator in self.operators:
-            operator.start()
-        self._every(BOOKMARK_SECONDS, self.server.bookmark)
-        self.invariants.start()
-        loop = asyncio.get_running_loop()
-        last = 0.0
-        for step in self.steps:
-            loop.call_at(step.at, self._begin, step)
-            last = max(last, step.at + step.seconds)
-        await asyncio.sleep(max(last, 150.0))
-        await self._settle()
 
     async def _settle(self) -> None:
         until = self.time.monotonic() + SETTLING_SECONDS
@@ -150,7 +154,7 @@ class World:
     def _begin(self, step: Step) -> None:
         self.note("step", step.kind)
         undo = faults.begin(self, step)
-        if undo is not None:
+        if undo is not None and math.isfinite(step.seconds):
             asyncio.get_running_loop().call_later(step.seconds, self._end, step, undo)
 
     def _end(self, step: Step, undo: Any) -> None:

@@ -1,0 +1,154 @@
+"""Faults that were mended, each switched on again: what shows that the simulation finds such.
+
+A mend has the steps by which a run finds its fault, and a word of the violation.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from simulation.faults import Step
+
+from rewardpool_operator.autoscaler import recommend
+from rewardpool_operator.decide import revisions, rollout, room
+from rewardpool_operator.kubernetes import client, leader, pool_reconciler
+from rewardpool_operator.kubernetes.credentials import key_rotator
+from rewardpool_operator.kubernetes.reconcilers import status, worker_lists
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Mend:
+    """One fault that is no more."""
+
+    name: str
+    switch_off: Patch
+    seed: int
+    steps: tuple[Step, ...]
+    finds: str
+    """In the violation."""
+
+
+def _answers_unread(patch: pytest.MonkeyPatch) -> None:
+    """An answer without metadata reaches whoever asked."""
+    patch.setattr(client, "checked_object", lambda _, answer: answer)
+
+
+def _text_unread(patch: pytest.MonkeyPatch) -> None:
+    """An answer that is not UTF-8 is an exception of its own."""
+    before = client.answer_of
+
+    def answer_of(call: str, code: int, raw: bytes) -> Any:
+        raw.decode()
+        return before(call, code, raw)
+
+    patch.setattr(client, "answer_of", answer_of)
+
+
+def _whole_lists(patch: pytest.MonkeyPatch) -> None:
+    """Without an API server an operator changes every router's list."""
+
+    async def restore(self: Any, plan: Any, _: Any) -> bool:
+        return bool(await self.reconcile(plan))
+
+    patch.setattr(worker_lists.WorkerListReconciler, "restore", restore)
+
+
+def _lease_made_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A Lease that was deleted is made anew by whoever misses it first."""
+    before = leader.Leadership._create
+
+    async def create(self: Any, spec: Any) -> Any:
+        self._seen = None
+        return await before(self, spec)
+
+    patch.setattr(leader.Leadership, "_create", create)
+
+
+def _keys_stay(patch: pytest.MonkeyPatch) -> None:
+    """A pool of the same name has the keys of the one that was deleted."""
+    patch.setattr(key_rotator, "is_another_pools", lambda *_: False)
+    _uids_unread(patch)
+
+
+def _uids_unread(patch: pytest.MonkeyPatch) -> None:
+    """What was decided about a pool is written to another one of its name."""
+    for module in (pool_reconciler, status):
+        patch.setattr(module, "check_uid", lambda *_: None)
+
+
+def _deadline_needs_a_pod(patch: pytest.MonkeyPatch) -> None:
+    """The deadline of a rollout runs from a pod's making, so where none is made it never ends."""
+    before = revisions._silent_since
+
+    def silent_since(snapshot: Any, desired: int, **others: Any) -> Any:
+        active = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
+        return before(snapshot, desired, **others) if active else None
+
+    patch.setattr(revisions, "_silent_since", silent_since)
+
+
+def _no_more_leave(patch: pytest.MonkeyPatch) -> None:
+    """A rollout for want of room takes one old worker, and no other where that was not enough."""
+    before = rollout._replace
+
+    def replace(*arguments: Any, **others: Any) -> Any:
+        return before(*arguments, **{**others, "cramped": False, "lacking": False})
+
+    patch.setattr(rollout, "_replace", replace)
+
+
+def _silent_jobs_uncounted(patch: pytest.MonkeyPatch) -> None:
+    """A job that announces nothing is none."""
+    patch.setattr(recommend, "_with_unannounced", lambda _scaling, _signals, memory, _plans: memory)
+
+
+def _scheduler_misread(patch: pytest.MonkeyPatch) -> None:
+    """Any lack of a GPU anywhere is a lack of room."""
+    for module in (room, rollout):
+        patch.setattr(module, "lacks_room", lambda words: "Insufficient" in words)
+
+
+def step(at: float, kind: str, seconds: float = 1.0, seed: int = 1) -> Step:
+    return Step(at, kind, seconds, seed)
+
+
+MENDS = (
+    Mend(
+        "answers of the API server are read at one place",
+        _answers_unread,
+        seed=9,
+        steps=(step(60, "api: 200-empty-object", 20, seed=4),),
+        finds="ended: KeyError",
+    ),
+    Mend(
+        "a Lease that was deleted is not made by others at once",
+        _lease_made_at_once,
+        seed=9,
+        steps=tuple(step(at, "operator: lease deleted") for at in (60, 80, 100)),
+        finds="two operators lead at once",
+    ),
+    Mend(
+        "without an API server only empty routers are filled",
+        _whole_lists,
+        seed=5,
+        steps=(step(60, "operator: partitioned", 60), step(75, "worker: crashes"), step(80, "people: edit")),
+        finds="does not lead, and changes the list",
+    ),
+    Mend(
+        "a pool made anew has keys of its own",
+        _keys_stay,
+        seed=9,
+        steps=(step(60, "people: recreate"),),
+        finds="has the key of a pool that was deleted",
+    ),
+    Mend(
+        "a job that announces nothing is a job",
+        _silent_jobs_uncounted,
+        seed=79,
+        steps=(step(600, "api: backed up"),),
+        finds="goes from 1 to zero",
+    ),
+)
