@@ -73,11 +73,11 @@ class PolicySpec(ApiModel):
             holds=lambda policy: policy.type != "Demand" or policy.demand is not None,
         ),
         Rule(
-            # `queueDepth` is left out: 0.2 took it beside External.
-            cel="(self.type == 'DrainTime' || !has(self.drainTime)) && (self.type == 'Demand' || !has(self.demand))",
+            cel="(self.type == 'QueueDepth' || !has(self.queueDepth)) && (self.type == 'DrainTime' || !has(self.drainTime)) && (self.type == 'Demand' || !has(self.demand))",
             message="spec.autoscaling.policy has settings of another type than its own, which would do nothing; to combine policies, list them in spec.autoscaling.policies",
             holds=lambda policy: (
-                (policy.type == "DrainTime" or policy.drain_time is None)
+                (policy.type == "QueueDepth" or policy.queue_depth is None)
+                and (policy.type == "DrainTime" or policy.drain_time is None)
                 and (policy.type == "Demand" or policy.demand is None)
             ),
         ),

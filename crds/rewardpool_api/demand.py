@@ -104,11 +104,6 @@ def lease_name(pool: str, job: str) -> str:
     return f"demand-{pool}.{job}"
 
 
-def former_lease_name(pool: str, job: str) -> str:
-    """What trainers up to 0.2 call the Lease: (skywork, v2-grpo) and (skywork-v2, grpo) share one."""
-    return f"demand-{pool}-{job}"
-
-
 def lease_labels(pool: str) -> dict[str, str]:
     """Labels of the Lease; by these the operator finds it."""
     return {names.LABEL_POOL: pool, names.LABEL_COMPONENT: names.COMPONENT_DEMAND}

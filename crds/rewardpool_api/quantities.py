@@ -20,7 +20,7 @@ Generation = Annotated[int, Field(ge=-1, le=2**53)]
 """Which version of a spec; -1 for none."""
 MIN_RATE = 1e-6
 MAX_RATE = 1e12
-Rate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE)]
+MeasuredRate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE)]
 """Requests per second, of which there are some."""
 Duration = Annotated[float, Field(ge=0, le=1e12)]
 """Seconds that were measured."""

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rewardpool_api.first_score import FirstScoreStatus
-from rewardpool_api.quantities import Count, Duration, Generation, Rate, Time
+from rewardpool_api.quantities import Count, Duration, Generation, MeasuredRate, Time
 from rewardpool_api.rules import ApiModel
 
 ConditionType = Literal["Ready", "Serving", "WorkersReady", "RouterReady", "ScalingActive", "Progressing", "Degraded"]
@@ -200,7 +200,7 @@ class DesiredAt(ApiModel):
 class BusyRate(ApiModel):
     """What one busy replica did for some seconds."""
 
-    rate: Rate
+    rate: MeasuredRate
     """Requests per second that the replica answered."""
     in_flight: Count
     """Fewest requests that the replica had in flight meanwhile."""
@@ -209,7 +209,7 @@ class BusyRate(ApiModel):
 class ServiceRateStatus(ApiModel):
     """What one replica does, as it was measured."""
 
-    per_replica: Rate
+    per_replica: MeasuredRate
     """Requests that one replica answers in a second when it has enough to do."""
     in_flight: Count
     """Requests that are enough for it: the fewest with which a replica was seen to answer about as many."""

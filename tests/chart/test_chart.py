@@ -12,7 +12,7 @@ import yaml
 
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
-from rewardpool_api.demand import former_lease_name, lease_name
+from rewardpool_api.demand import lease_name
 from rewardpool_operator.kubernetes import permissions
 from rewardpool_operator.kubernetes.containers import PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
@@ -248,14 +248,7 @@ TRAINERS = {"namespace": "rl", "pools": ["a", "b"], "serviceAccounts": [{"namesp
         ({}, [None]),
         (
             {"jobs": ["x", "y"]},
-            [
-                [
-                    name(pool, job)
-                    for pool in ("a", "b")
-                    for job in ("x", "y")
-                    for name in (lease_name, former_lease_name)
-                ]
-            ],
+            [[lease_name(pool, job) for pool in ("a", "b") for job in ("x", "y")]],
         ),
         ({"jobs": []}, []),
     ],

@@ -101,7 +101,7 @@ demands = objects(
 )
 leases = st.lists(
     objects(
-        {"name": st.sampled_from(["demand-rm-grpo", "demand-rm-b", "x", "demand-"])},
+        {"name": st.sampled_from(["demand-rm.grpo", "demand-rm.b", "x", "demand-"])},
         demand=st.one_of(as_json(demands), as_json(demands), as_json(anything), texts),
         holder=mostly(st.just("grpo"), texts),
         seconds=mostly(st.just(15), st.sampled_from([1, 2**31 - 1])),

@@ -3,9 +3,8 @@
     Demands   of one pool: part of every pass over it
     Strays    of pools that are not there: nobody else would warn the trainer, nor remove them
 
-A Lease is `demand-POOL.JOB` (`rewardpool_api.demand`), of earlier trainers `demand-POOL-JOB`. Who may write one may
-write any other of its name into the same namespace, so nothing is done to a Lease that is not called that way, whatever
-its labels say.
+A Lease is `demand-POOL.JOB` (`rewardpool_api.demand`). Who may write one may write any other of its name into the same
+namespace, so nothing is done to a Lease that is not called that way, whatever its labels say.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from rewardpool_api import names
-from rewardpool_api.demand import MAX_JOB_NAME, Demand, DemandError, former_lease_name, lease_name, parse_demand
+from rewardpool_api.demand import MAX_JOB_NAME, Demand, DemandError, lease_name, parse_demand
 from rewardpool_api.reasons import EventReason
 from rewardpool_operator.announcements import MOST, Renewals, UnreadAnnouncement, announcements, is_over
 from rewardpool_operator.autoscaler.signals import Announcement
@@ -47,7 +46,7 @@ def is_removable(lease: Object) -> bool:
     """Whether the Lease is called as those of its pool's jobs are; see above."""
     metadata = lease["metadata"]
     pool = metadata["labels"][names.LABEL_POOL]
-    return bool(metadata["name"].startswith((lease_name(pool, ""), former_lease_name(pool, ""))))
+    return bool(metadata["name"].startswith(lease_name(pool, "")))
 
 
 def demand_of(lease: Object) -> Demand:
@@ -67,7 +66,7 @@ def demand_of(lease: Object) -> Demand:
         raise DemandError(f"job: it is {demand.job}, and spec.holderIdentity is {said}")
     pool = metadata["labels"][names.LABEL_POOL]
     name = lease_name(pool, demand.job)
-    if metadata["name"] not in (name, former_lease_name(pool, demand.job)):
+    if metadata["name"] != name:
         # By name and job alike there is one Lease for a job.
         raise DemandError(f"job: the Lease of job {demand.job} is called {name}")
     return demand
@@ -81,7 +80,6 @@ def announcements_of(leases: Sequence[Object], *, renewals: Renewals, now: datet
         renewals: when they were renewed; takes these in.
         now: by this operator's clock.
     """
-    leases = _one_for_a_job(leases)
     written = dict(readable("leases", leases, _renewed, name=lambda lease: lease["metadata"]["name"]))
     renewed = renewals.look(written, now=now)
     unread = [
@@ -103,17 +101,6 @@ def _renewed(lease: Object) -> tuple[str, datetime]:
     if renewed is None:
         raise ValueError(f"it was renewed at {lease['renewed']!r:.60}")
     return lease["metadata"]["name"], renewed
-
-
-def _one_for_a_job(leases: Sequence[Object]) -> list[Object]:
-    """Without what an earlier trainer of a job left, where the job announces by the name that it has now."""
-    found = {lease["metadata"]["name"] for lease in leases}
-
-    def is_left(lease: Object) -> bool:
-        pool, job = lease["metadata"]["labels"][names.LABEL_POOL], lease["spec"]["holderIdentity"]
-        return lease["metadata"]["name"] == former_lease_name(pool, job) and lease_name(pool, job) in found
-
-    return [lease for lease in leases if not is_left(lease)]
 
 
 class Demands:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rewardpool_api import names
-from rewardpool_api.demand import MAX_BYTES, Demand, former_lease_name, lease_manifest, lease_name
+from rewardpool_api.demand import MAX_BYTES, Demand, lease_manifest, lease_name
 from rewardpool_operator.announcements import RETENTION, Renewals
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_operator.kubernetes import client
@@ -50,16 +50,6 @@ def heard(lease: Object, *, now: datetime = NOW) -> Announcement:
 
 def json_of(**fields: Any) -> str:
     return json.dumps({"job": "grpo", "phase": "Rollout", **fields})
-
-
-def test_a_lease_by_the_name_that_earlier_trainers_give_it_is_a_demand() -> None:
-    assert heard(a_lease(metadata__name=former_lease_name("rm", "grpo"))).problem is None
-
-
-def test_what_an_earlier_trainer_of_a_job_left_does_not_count_beside_the_jobs_demand() -> None:
-    leases = [a_lease(metadata__name=former_lease_name("rm", "grpo")), a_lease()]
-    heard = announcements_of([trimmed(client.LEASES, lease) for lease in leases], renewals=Renewals(), now=NOW)
-    assert [one.name for one in heard] == ["demand-rm.grpo"]
 
 
 def test_a_lease_as_trainers_apply_it_is_a_demand() -> None:
