@@ -109,6 +109,16 @@ async def test_a_worker_that_was_added_is_listed_and_gone_once_removed(router: R
     await eventually(empty, what="the list is empty")
 
 
+async def test_the_router_names_the_model_of_its_workers_to_holders_of_the_key(
+    router: RealRouter, worker: Program, session: aiohttp.ClientSession
+) -> None:
+    await join(router, worker)
+    headers = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    async with session.get(router.program.url + "/v1/models", headers=headers) as answer:
+        listed = json.loads(await answer.text())
+    assert [model["id"] for model in listed["data"]] == [SERVED_NAME]
+
+
 async def test_removing_a_worker_that_is_gone_is_no_error(router: RealRouter) -> None:
     await router.admin.remove("0b6f1f9e-3f0c-4f0e-9d53-3f6f4c6c8f01")
 

@@ -90,6 +90,8 @@ SGLANG_ROUTER: Final = RouterProgram(
     package="sglang_router",
     requirement="sglang-router==0.3.2",
     waiting=RetriedRequests,
+    # What `/v1/models` says; without it "unknown". It routes by no name.
+    worker=lambda served_name: {"model_id": served_name},
     # It joins the host with the port as it is, and its metrics' address it does not.
     ipv6_host="[{}]",
 )
