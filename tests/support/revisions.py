@@ -55,11 +55,17 @@ class Workers:
 
 
 @asynccontextmanager
-async def reward_by(workers: Workers, **settings: Any) -> AsyncIterator[tuple[CompositeReward, Pool]]:
+async def served(workers: Workers) -> AsyncIterator[str]:
+    """Yield the URL at which they serve."""
     app = web.Application()
     app.router.add_post(SCORE_PATH, workers.serve)
     async with TestServer(app) as server:
-        url = str(server.make_url("")).rstrip("/")
+        yield str(server.make_url("")).rstrip("/")
+
+
+@asynccontextmanager
+async def reward_by(workers: Workers, **settings: Any) -> AsyncIterator[tuple[CompositeReward, Pool]]:
+    async with served(workers) as url:
 
         async def find(config: RewardConfig, **_: Any) -> Endpoint:
             source = LocalSource({})

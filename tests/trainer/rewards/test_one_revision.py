@@ -5,8 +5,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from support.revisions import GROUPS, POOL, Workers, group, plays, reward_by
+from support.revisions import GROUPS, POOL, Workers, group, plays, reward_by, served
 
+from rewardpool import Reward
 from rewardpool.errors import RevisionGoneError
 from rewardpool.rewards.one_revision import Answered, Claims, is_split, wanted_of
 
@@ -165,6 +166,25 @@ async def test_the_key_lets_handed_on_ratings_differ() -> None:
         settled = await reward.settled(group(), ratings)
     assert {rating.total for rating in settled} == {1.0, 2.0}
     assert {rating.revisions[POOL] for rating in settled} == {("a",), ("b",)}  # who scored is said all the same
+
+
+@pytest.mark.parametrize(("one_revision", "scores"), [(True, 1), (False, 2)])
+async def test_a_call_of_the_front_door_gives_each_group_one_scorer(one_revision: bool, scores: int) -> None:
+    async with served(Workers("a", "b")) as url:
+        with Reward({"url": url, "type": "Function"}, batch=1, one_revision=one_revision) as reward:
+            rows = [{"prompt": "p", "response": str(number), "group": number // 4} for number in range(8)]
+            ratings = await asyncio.to_thread(reward.rate, rows)
+            totals = await asyncio.to_thread(reward, ["p"] * 8, [str(number) for number in range(8)])
+    assert [len({rating.total for rating in group}) for group in (ratings[:4], ratings[4:])] == [scores] * 2
+    assert len(set(totals)) == scores
+
+
+async def test_rows_of_a_stream_are_scored_by_the_revision_of_their_groups_first() -> None:
+    async with served(Workers("a", "b")) as url:
+        with Reward({"url": url, "type": "Function"}, batch=1) as reward:
+            rows = [{"prompt": "p", "response": str(number), "group": number // 4} for number in range(8)]
+            rated = dict([item async for item in reward.stream(rows)])
+    assert [len({rated[row].total for row in range(start, start + 4)}) for start in (0, 4)] == [1, 1]
 
 
 def test_only_so_many_groups_are_remembered() -> None:
