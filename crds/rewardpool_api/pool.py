@@ -30,7 +30,7 @@ _GPUS = f"(has(self.worker.gpus) ? self.worker.gpus : ({_IS_FUNCTION} ? 0 : 1))"
 # Engines also take underscores for hyphens, and SGLang takes the beginning of a flag for the flag. The expressions are
 # RE2 as well as Python's, and short: an API server refuses a schema whose rules could cost too much.
 _KEY_ARGUMENT = "^--(api?([-_](k[^=]*)?)?|admin[^=]*)(=|$)"
-_OWN_ARGUMENT = "^--(model([-_]path)?|served[-_](model[-_])?name|function|host|port|uds|runner|is[-_]embedding|middleware|config)(=|$)"
+_OWN_ARGUMENT = "^--(model([-_]p[^=]*)?|serve[^=]*|function|host?|port?|uds|runner|is[-_]e[^=]*|middleware|config?|ssl[-_][^=]*)(=|$)"
 
 
 class SleepSpec(ApiModel):
@@ -81,7 +81,7 @@ class EngineSpec(ApiModel):
         ),
         Rule(
             cel=f"!has(self.args) || !self.args.exists(arg, arg.matches('{_OWN_ARGUMENT}'))",
-            message="spec.engine.args must not have --model, --model-path, --served-model-name, --function, --served-name, --host, --port, --uds, --runner, --is-embedding, --middleware or --config, which are RewardPool's own: the model is spec.model, and workers are reached at an address and by a name that RewardPool chooses",
+            message="spec.engine.args must not have --model, --model-path, --served-model-name, --function, --served-name, --host, --port, --uds, --runner, --is-embedding, --middleware, --ssl-keyfile or --config, which are RewardPool's own: the model is spec.model, and workers are reached at an address and by a name that RewardPool chooses",
             holds=lambda engine: not any(re.match(_OWN_ARGUMENT, arg) for arg in engine.args),
         ),
         Rule(

@@ -305,12 +305,21 @@ def test_what_is_merged_into_a_mapping_may_be_overridden_in_it():
         "--is_embedding",
         "--middleware",
         "--config",
+        "--ssl-keyfile=k",
     ],
 )
 def test_an_argument_of_rewardpools_own_is_refused_by_name(argument):
     with pytest.raises(ManifestError, match=argument.partition("=")[0].replace("_", "-")) as refused:
         load_manifest(manifest("spec.engine.args", ["--enforce-eager", argument, "x"]))
     assert "spec.engine.args must not have" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "argument", ["--served", "--model-p=/m", "--hos=h", "--por", "--is-e", "--confi=c", "--ssl_certfile"]
+)
+def test_the_beginning_of_an_argument_of_rewardpools_own_is_refused_too(argument):
+    with pytest.raises(ManifestError, match="which are RewardPool's own"):
+        load_manifest(manifest("spec.engine.args", [argument]))
 
 
 @pytest.mark.parametrize(

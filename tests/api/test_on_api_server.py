@@ -116,6 +116,8 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "a key among the arguments": {"spec.engine.args": ["--dtype", "--api-key=everybody-reads-this"]},
     "the name that the server serves": {"spec.engine.args": ["--served-model-name", "my-rm"]},
     "the name with underscores": {"spec.engine.args": ["--served_model_name=my-rm"]},
+    "the beginning of the name": {"spec.engine.args": ["--served=my-rm"]},
+    "a hub folder that is relative": {"spec.engine.env": [{"name": "HF_HOME", "value": "hf"}]},
     "a variable with a key": {"spec.engine.env": [{"name": "VLLM_API_KEY", "value": "everybody-reads-this"}]},
     "namespaces that nothing would restrict": {"spec.network": {"policy": "Disabled", "namespaces": ["train"]}},
     "a function that sleeps": {
