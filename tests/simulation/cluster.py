@@ -192,7 +192,9 @@ class Cluster:
         if owner and (type_ != "MODIFIED" or "deletionTimestamp" in metadata or "status" in found):
             self._mark_dirty(metadata["namespace"], owner)
         one = self.running.get(metadata["uid"])
-        if type_ == "ADDED" or (type_ == "RESTORED" and one is None and not found["spec"].get("nodeName")):
+        if type_ == "RESTORED" and one is None and found["spec"].get("nodeName"):
+            self._start_restored(found)
+        elif type_ == "ADDED" or (type_ == "RESTORED" and one is None and not found["spec"].get("nodeName")):
             self._later(0.05, self._schedule, (metadata["namespace"], metadata["name"]))
         elif type_ in ("DELETED", "RESTORED") and one is not None:
             if self.server.get("Pod", *one.name) is None:
@@ -358,6 +360,16 @@ class Cluster:
             if self.server.get("Pod", *one.name) is not None:
                 with self.deleting("node controller"):
                     self.server.delete("Pod", *one.name)
+
+    def _start_restored(self, pod: Object) -> None:
+        """A pod that ended is there again, and its node finds that it does not run."""
+        name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        if self.server.get("Pod", *name) is not pod:
+            return
+        node = next(node for node in self.nodes if node.name == pod["spec"]["nodeName"])
+        one = self.running[pod["metadata"]["uid"]] = Running(node, name, pod["metadata"]["uid"], self._address())
+        self._report(one)
+        self._pod_later(one, self.chance.uniform(*IMAGE_SECONDS), self._start)
 
     # Kubelets.
 

@@ -13,6 +13,17 @@ from simulation.shrink import shrunk
 from simulation.world import Outcome, run
 
 SEEDS = (1, 3)
+REGRESSIONS = {
+    "a status of a generation that a restored backup does not have": (
+        11,
+        (
+            Step(60.0, "api: backed up", 1.0, 1),
+            Step(70.0, "people: edit", 1.0, 1),
+            Step(130.0, "api: restored from the backup", 1.0, 1),
+        ),
+    ),
+}
+"""What a run violated -> its seed, and the fewest steps by which it did."""
 
 
 def check(outcome: Outcome) -> None:
@@ -22,6 +33,11 @@ def check(outcome: Outcome) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_breaks_in_a_run(seed: int) -> None:
     check(run(seed))
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS.values(), ids=REGRESSIONS)
+def test_what_was_found_and_mended_stays_so(seed: tuple[int, tuple[Step, ...]]) -> None:
+    check(run(*seed))
 
 
 def test_nothing_breaks_in_a_run_that_nobody_has_seen() -> None:

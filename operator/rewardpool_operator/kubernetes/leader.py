@@ -24,6 +24,7 @@ from secrets import token_hex
 from time import monotonic
 from typing import Final, TypeVar
 
+from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
 from rewardpool_operator.kubernetes.client import LEASES, Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.times import rfc3339
 from rewardpool_operator.untrusted import count_of
@@ -79,6 +80,8 @@ class Leadership:
         self.identity = f"{operator}_{token_hex(4)}"
         self._clock = clock
         self._seen: tuple[str, float] | None = None
+        self._newest = -1
+        """The newest version of the Lease that was seen or written."""
         self._valid_until = float("-inf")
         self._led = False
         self._api_away = False
@@ -92,7 +95,11 @@ class Leadership:
         return Acting.ROUTERS if self._led and self._api_away else Acting.NONE
 
     async def run(self) -> None:
-        """Take the Lease when that is allowed, and renew it while it is held; until cancelled."""
+        """Take the Lease when that is allowed, and renew it while it is held; until cancelled.
+
+        Raises:
+            EtcdRestoredError: the Lease's version went back.
+        """
         while True:
             began = self._clock()
             succeeded = await self.attempt()
@@ -148,6 +155,7 @@ class Leadership:
         lease = await _in_time(self._kube.get(LEASES, self._namespace, self._name))
         if lease is None:
             return await self._create(spec)
+        self._check_version(lease)
         if holder_of(lease) != self.identity:
             if not may_take(lease, unchanged_seconds=self._unchanged_seconds(version_of(lease))):
                 return None
@@ -175,7 +183,15 @@ class Leadership:
         sent_at = self._clock()
         written = await _in_time(self._kube.merge(LEASES, self._namespace, self._name, patch))
         self._own_version = version_of(written)
+        self._newest = max(self._newest, int(self._own_version))
         return sent_at
+
+    def _check_version(self, lease: Object) -> None:
+        version = int(version_of(lease))
+        if version < self._newest:
+            # A watch from a version that is to come says nothing for long: what is known would be written meanwhile.
+            raise EtcdRestoredError(f"the version of the lease went back from {self._newest} to {version}")
+        self._newest = version
 
     def _unchanged_seconds(self, version: str) -> float:
         now = self._clock()

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewardpool_operator.kubernetes import leader as leader_module
+from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.leader import DURATION_SECONDS, Acting, Leadership, holder_of
 
@@ -168,6 +169,17 @@ async def test_a_leader_that_was_replaced_while_cut_off_does_nothing_more(leases
     await second.attempt()
     assert not await first.attempt()
     assert (first.acting(), second.acting()) == (Acting.NONE, Acting.FULL)
+
+
+async def test_a_lease_whose_version_went_back_ends_the_operator(leases: FakeLeases) -> None:
+    one = candidate(leases, "one")
+    for _ in range(3):
+        await one.attempt()
+    leases.version = 1
+    leases.lease = {"metadata": {"resourceVersion": "1"}, "spec": leases.lease["spec"]}
+    assert not await one.attempt()
+    with pytest.raises(EtcdRestoredError, match="from 3 to 1"):
+        await one.attempt()
 
 
 async def test_a_lease_that_was_given_back_is_taken_at_once(leases: FakeLeases) -> None:

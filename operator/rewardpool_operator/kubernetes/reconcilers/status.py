@@ -158,6 +158,10 @@ class StatusReconciler:
                 if error.status != HTTPStatus.CONFLICT or not tries_left:
                     raise
                 known = await self._kube.get(client.POOLS, namespace, name)
+                decided = status["observedGeneration"]
+                if known is not None and known["metadata"].get("generation", decided) < decided:
+                    # Of a restored backup: what was decided about is not there any more.
+                    raise
             if known is None:
                 break
         raise PoolGoneError(f"{namespace}/{name} is gone")
