@@ -17,6 +17,7 @@ from rewardpool.client.hedging import MIN_BURST, MOST_HEDGES, SHARE
 from rewardpool.client.pool import MAX_GENERATIONS
 from rewardpool.client.request_timer import LEAST_LEFT_OPEN
 from rewardpool.client.retry import REFUSALS, REFUSING_SECONDS
+from rewardpool.discovery.pool_sources import SourceUnavailableError
 from rewardpool.errors import (
     BrokenPoolError,
     DeadlineError,
@@ -34,8 +35,8 @@ CALM = {"nothing", "everything_is_slow", "worker_is_slow", "bad_samples"}
 """Faults in which workers say what they have in work, and routers hand it on."""
 ATTEMPTS = (60, 5)
 """Of one sample for all that is not a worker's failure, and more for each second."""
-STRAY = {"answers_repeated", "idle_connections_end"}
-"""Answers that nobody asked for: whose request they reach, the ledger does not know."""
+STRAY = {"answers_repeated", "answers_swapped", "idle_connections_end"}
+"""Answers that nobody asked for: whose request they reach, the ledger does not know; a refusal by HTTP names none."""
 
 
 def of_samples(traffic: Traffic, ledger: Ledger) -> Iterator[str]:
@@ -48,8 +49,9 @@ def of_samples(traffic: Traffic, ledger: Ledger) -> Iterator[str]:
             yield f"sample {index} ({traffic.ask(index).text[:60]!r}): {problem}"
     if traffic.left and not traffic.pool_errors:
         yield f"{len(traffic.left)} samples never ended, and no error of the pool says why"
-    if not plan.loses and traffic.pool_errors:
-        yield f"no fault of this run may end a client: {traffic.pool_errors[0][0]!r}"
+    for error, _ in traffic.pool_errors:
+        if not plan.loses and not (isinstance(error, SourceUnavailableError) and "discovery_away" in plan.faults):
+            yield f"no fault of this run may end a client: {error!r}"
 
 
 def _problem(traffic: Traffic, ledger: Ledger, index: int, end: End) -> str | None:
@@ -123,10 +125,10 @@ def _unjustified(traffic: Traffic, ledger: Ledger, index: int, error: SampleErro
             if not STRAY.intersection(plan.faults) and ledger.weight(text) < least:
                 return f"{ledger.weight(text)} failures at workers, and it was given up: {error}"
             return None
-        case ScoreError(kind="not_found"):
-            return None if seen["not_found"] else f"nobody said 404 or 405: {error}"
-        case _ if error.kind in ("refused", "invalid_sample"):
-            return None if seen["not_found"] else f"nobody refused it: {error}"
+        case ScoreError(kind="busy") if ask.is_judgement:  # a gateway may have given up a generation
+            return None if seen["busy"] else f"nobody was busy: {error}"
+        case _ if error.kind in ("not_found", "refused", "invalid_sample"):
+            return None if seen["not_found"] or STRAY.intersection(plan.faults) else f"nobody refused it: {error}"
     return f"nothing in the run gave cause for {error!r}"
 
 
