@@ -91,9 +91,11 @@ async def _entered(context: AbstractAsyncContextManager[T]) -> T:
 async def _close(opened: _Opened[Any]) -> None:
     """Close it; one that is still being opened is not opened."""
     opened.task.cancel()
-    await asyncio.gather(opened.task, return_exceptions=True)
-    if not opened.task.cancelled() and opened.task.exception() is None:
-        await opened.context.__aexit__(None, None, None)
+    try:
+        await asyncio.gather(opened.task, return_exceptions=True)
+    finally:  # also when it is cancelled meanwhile
+        if opened.task.done() and not opened.task.cancelled() and opened.task.exception() is None:
+            await opened.context.__aexit__(None, None, None)
 
 
 _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Shared] = WeakKeyDictionary()

@@ -121,16 +121,18 @@ class Connections:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.resolver.end()
-        if self._timer is not None:
-            self._timer.close()
-        if self._outage is not None:
-            self._outage.close()
-        if self._in_work is not None:
-            self._in_work.close()
-        http, self._http = self._http, None
-        if http is not None:
-            await http.close()
+        try:
+            await self.resolver.end()
+        finally:  # also when it is cancelled meanwhile
+            if self._timer is not None:
+                self._timer.close()
+            if self._outage is not None:
+                self._outage.close()
+            if self._in_work is not None:
+                self._in_work.close()
+            http, self._http = self._http, None
+            if http is not None:
+                await http.close()
 
     def _look_at_queues(self, now: float) -> None:
         """End waits for a slot that took a sample's whole deadline while nobody was answered; see whether it grew."""
