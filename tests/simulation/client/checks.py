@@ -29,8 +29,8 @@ from rewardpool.errors import (
     WrongModelError,
 )
 
-SLACK_SECONDS = 0.2
-"""Between two looks at what is in flight, and for the connection to be closed."""
+SLACK_SECONDS = 1.0
+"""Between two looks at what is in flight, also for a sample that goes alone after a request with others."""
 CALM = {"nothing", "everything_is_slow", "worker_is_slow", "bad_samples"}
 """Faults in which workers say what they have in work, and routers hand it on."""
 ATTEMPTS = (60, 5)
@@ -182,7 +182,7 @@ def of_attempts(traffic: Traffic, ledger: Ledger, network: Network) -> Iterator[
         yield f"{ledger.asked_in_work} requests were sent beside one that a worker said it had in work"
     for text, count in ledger.generations.items():
         # A router may begin one anew by itself.
-        if count > MAX_GENERATIONS * (1 + plan.retries) * max(1, len(traffic.pools)):
+        if count > (MAX_GENERATIONS * (1 + plan.retries) + 1) * max(1, len(traffic.pools)):
             yield f"{text!r} cost {count} generations, of at most {MAX_GENERATIONS}"
     limit = plan.config["concurrency"]
     lost = max(LEAST_LEFT_OPEN, limit // 2)

@@ -197,6 +197,8 @@ class Worker:
             self.fleet.ledger.failed(asked.only, "other_revision")
             error = '{"code":"other_revision","message":"another revision serves here"}'
             return f'{{"object":"list","data":[],"error":{error},{said}}}'.encode()
+        if asked.revision not in (None, revision):
+            self.fleet.ledger.failed(asked.only, "other_revision")
         if asked.is_chat:
             choice = '{"index":0,"message":{"role":"assistant","content":"%s"},"finish_reason":"stop"}'
             return f'{{"choices":[{choice % judgement_of(asked.texts[0])}],{said}}}'.encode()
@@ -204,8 +206,6 @@ class Worker:
             return orjson.dumps(
                 {**refusal_of(bad).to_wire(), "request_id": asked.header, "revision": revision, "tokenizer": "t1"}
             )
-        if asked.revision not in (None, revision):
-            self.fleet.ledger.failed(asked.only, "other_revision")
         scored, items = self.fleet.ledger.scored, []
         for index, text in enumerate(asked.texts):
             scored.add((text, revision))
