@@ -98,6 +98,7 @@ def _unjustified(traffic: Traffic, ledger: Ledger, index: int, error: SampleErro
     seen = ledger.failures.get(text, Counter())
     if (
         is_bad(text)
+        and error.status is None
         and not isinstance(error, DeadlineError)
         and error.kind in ("sample_too_long", "invalid_sample", "function_failed")
     ):
