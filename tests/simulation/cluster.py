@@ -95,6 +95,8 @@ class Cluster:
         """Marks of specs whose workers end by themselves, see `mark_of`."""
         self.hangs: set[str] = set()
         """Marks of specs whose workers never give a score."""
+        self.scaled_by_hand: set[tuple[str, str]] = set()
+        """Deployments of which the next reconcile is somebody's doing."""
         self._addresses = count(1)
         self._suffixes = count(1)
         self._dirty: set[tuple[str, str]] = set()
@@ -245,8 +247,10 @@ class Cluster:
             if not _is_ready(pod) or ready > wanted:
                 surplus.append(pod)
                 ready -= _is_ready(pod)
+        who = "people" if key in self.scaled_by_hand else "replica set"
+        self.scaled_by_hand.discard(key)
         for pod in surplus:
-            with self.deleting("replica set"):
+            with self.deleting(who):
                 self.server.delete("Pod", key[0], pod["metadata"]["name"])
         if refusal:
             self._later(5.0, self._mark_dirty, *key)

@@ -32,6 +32,8 @@ NO_EXCUSE: Final = frozenset(
         ConditionReason.STARTING,
         ConditionReason.SCALING,
         ConditionReason.SURGING,
+        ConditionReason.REPLACING,
+        ConditionReason.NO_ROOM,
         ConditionReason.STABLE,
         ConditionReason.ALL_READY,
         ConditionReason.UPDATING_WORKER_LIST,

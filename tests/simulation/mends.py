@@ -11,7 +11,6 @@ import pytest
 from simulation.faults import Step
 
 from rewardpool_operator.autoscaler import recommend
-from rewardpool_operator.decide import revisions, rollout, room
 from rewardpool_operator.kubernetes import client, leader, pool_reconciler
 from rewardpool_operator.kubernetes.credentials import key_rotator
 from rewardpool_operator.kubernetes.reconcilers import status, worker_lists
@@ -34,17 +33,6 @@ class Mend:
 def _answers_unread(patch: pytest.MonkeyPatch) -> None:
     """An answer without metadata reaches whoever asked."""
     patch.setattr(client, "checked_object", lambda _, answer: answer)
-
-
-def _text_unread(patch: pytest.MonkeyPatch) -> None:
-    """An answer that is not UTF-8 is an exception of its own."""
-    before = client.answer_of
-
-    def answer_of(call: str, code: int, raw: bytes) -> Any:
-        raw.decode()
-        return before(call, code, raw)
-
-    patch.setattr(client, "answer_of", answer_of)
 
 
 def _whole_lists(patch: pytest.MonkeyPatch) -> None:
@@ -79,36 +67,9 @@ def _uids_unread(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "check_uid", lambda *_: None)
 
 
-def _deadline_needs_a_pod(patch: pytest.MonkeyPatch) -> None:
-    """The deadline of a rollout runs from a pod's making, so where none is made it never ends."""
-    before = revisions._silent_since
-
-    def silent_since(snapshot: Any, desired: int, **others: Any) -> Any:
-        active = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
-        return before(snapshot, desired, **others) if active else None
-
-    patch.setattr(revisions, "_silent_since", silent_since)
-
-
-def _no_more_leave(patch: pytest.MonkeyPatch) -> None:
-    """A rollout for want of room takes one old worker, and no other where that was not enough."""
-    before = rollout._replace
-
-    def replace(*arguments: Any, **others: Any) -> Any:
-        return before(*arguments, **{**others, "cramped": False, "lacking": False})
-
-    patch.setattr(rollout, "_replace", replace)
-
-
 def _silent_jobs_uncounted(patch: pytest.MonkeyPatch) -> None:
     """A job that announces nothing is none."""
     patch.setattr(recommend, "_with_unannounced", lambda _scaling, _signals, memory, _plans: memory)
-
-
-def _scheduler_misread(patch: pytest.MonkeyPatch) -> None:
-    """Any lack of a GPU anywhere is a lack of room."""
-    for module in (room, rollout):
-        patch.setattr(module, "lacks_room", lambda words: "Insufficient" in words)
 
 
 def step(at: float, kind: str, seconds: float = 1.0, seed: int = 1) -> Step:

@@ -150,8 +150,8 @@ class People:
             return "nothing to scale"
         metadata = chance.choice(found)["metadata"]
         replicas = chance.randint(0, 3)
-        with self._cluster.deleting("people"):
-            self._server.patch("Deployment", metadata["namespace"], metadata["name"], {"spec": {"replicas": replicas}})
+        self._cluster.scaled_by_hand.add((metadata["namespace"], metadata["name"]))
+        self._server.patch("Deployment", metadata["namespace"], metadata["name"], {"spec": {"replicas": replicas}})
         return f"scaled {metadata['name']} to {replicas} by hand"
 
     def _engine(self, pool: Object) -> Object:
