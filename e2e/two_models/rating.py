@@ -57,8 +57,8 @@ async def rate(pool: str, folder: Path) -> None:
                 while not stop.is_set():
                     number, begun = begun, begun + 1
                     first = number % PROBLEMS * MEMBERS
-                    rate = one_by_one if number % 2 else OpenReward.rate_group
-                    ratings = await rate(reward, made[first : first + MEMBERS])
+                    group = made[first : first + MEMBERS]
+                    ratings = await (one_by_one(reward, group) if number % 2 else reward.rate_group(group))
                     members = [
                         {
                             "label": episode.label,
@@ -66,7 +66,7 @@ async def rate(pool: str, folder: Path) -> None:
                             "revision": "+".join(next(iter(rating.revisions.values()), ())) or None,
                             "problem": None if rating.error is None else str(rating.error),
                         }
-                        for episode, rating in zip(made[first : first + MEMBERS], ratings, strict=True)
+                        for episode, rating in zip(group, ratings, strict=True)
                     ]
                     out.write(json.dumps({"group": number, "members": members}) + "\n")
 
