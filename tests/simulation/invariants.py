@@ -182,7 +182,7 @@ class Invariants:
         return bool(world.network.api_faults or world.network.partitions or world.network.silent)
 
     def _is_heard(self, router: Router) -> bool:
-        return router.odd is None and router.address.partition(":")[0] not in self._world.network.silent
+        return router.odd in (None, "metrics") and router.address.partition(":")[0] not in self._world.network.silent
 
     # In the end.
 
