@@ -40,6 +40,7 @@ def test_what_was_found_and_mended_stays_so(seed: tuple[int, tuple[Step, ...]]) 
     check(run(*seed))
 
 
+@pytest.mark.long
 def test_nothing_breaks_in_a_run_that_nobody_has_seen() -> None:
     seed = int(os.environ.get("SIMULATION_SEED", time.time_ns() % 1_000_000))
     print(f"seed {seed}")

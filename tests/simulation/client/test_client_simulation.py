@@ -28,6 +28,7 @@ def test_nothing_is_wrong_whatever_happens(seed: int) -> None:
     check(plan_of(seed, samples=SAMPLES))
 
 
+@pytest.mark.long
 def test_nothing_is_wrong_in_a_run_that_is_new() -> None:
     seed = time.time_ns() // 10**6 % 10**9
     print(f"seed {seed}")
