@@ -18,7 +18,7 @@ Count = Annotated[int, Field(ge=0, le=10**18)]
 """A number of things."""
 Generation = Annotated[int, Field(ge=-1, le=2**53)]
 """Which version of a spec; -1 for none."""
-MIN_RATE = 1e-6
+MIN_RATE = 0.0001
 MAX_RATE = 1e12
 MeasuredRate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE)]
 """Requests per second, of which there are some."""
