@@ -96,7 +96,7 @@ def load_function(reference: str) -> Callable[..., Any]:
     try:
         module = importlib.import_module(module_name)
     except BaseException as error:  # a module runs any code while it is imported
-        raise FunctionNotFoundError(f"cannot load the function {reference}: {told(error)}") from error
+        raise FunctionNotFoundError(f"cannot load the function {reference}: {error_text(error)}") from error
     if not hasattr(module, name):
         raise FunctionNotFoundError(f"cannot load the function {reference}: {NO_FUNCTION.format(module_name, name)}")
     function = getattr(module, name)
@@ -173,10 +173,10 @@ def _beside_score(result: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _failed(error: BaseException) -> Failed:
-    return Failed(told(error)[:MAX_MESSAGE])
+    return Failed(error_text(error)[:MAX_MESSAGE])
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the type and text of what the user's code raised."""
     try:
         text = str(error)

@@ -42,7 +42,7 @@ from rewardpool.rewards.requests import Asked, requests_by_pool
 from rewardpool.rewards.reward_function import GroupRewardFunction, PartScore, RewardFunction, gathered
 from rewardpool.rewards.running import RunningMoments
 from rewardpool.rewards.score_noise import ScoreDtype
-from rewardpool_runtime.function_runner import told
+from rewardpool_runtime.function_runner import error_text
 from rewardpool_runtime.json_values import finite, shown
 
 log = logging.getLogger(__name__)
@@ -498,7 +498,7 @@ def _post_processed(ratings: Sequence[Rating], hook: PostProcess) -> list[Rating
     try:
         totals = list(hook(ratings))
     except BaseException as error:  # the user's code raises what it likes
-        raise FunctionFailedError("(group)", f"post_process failed: {told(error)}") from error
+        raise FunctionFailedError("(group)", f"post_process failed: {error_text(error)}") from error
     if len(totals) != len(ratings):
         raise FunctionFailedError("(group)", f"post_process gave {len(totals)} totals for {len(ratings)} ratings")
     return [replace(rating, total=_checked_total(total)) for rating, total in zip(ratings, totals, strict=True)]

@@ -1,7 +1,7 @@
 """The simulation finds faults: each of these was mended, and is found by its seed once it is switched on again."""
 
 import pytest
-from simulation.mends import MENDS, Mend
+from simulation.reverted_fixes import MENDS, Mend
 from simulation.world import run
 
 each_mend = pytest.mark.parametrize("mend", MENDS, ids=lambda mend: mend.name)
