@@ -6,7 +6,6 @@ property test compares this module with a real kubectl.
 """
 
 import base64
-import binascii
 import json
 import math
 import re
@@ -33,10 +32,14 @@ _WORDS: Final[Mapping[str, Any]] = {
 }
 _INTEGER: Final = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|0|[1-9][0-9]*)")
 _DECIMAL: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_MOST_DIGITS: Final = 70
+"""Of an integer of 64 bits, in whatever base, with its sign and prefix."""
+_SPACE: Final = re.compile(r"\s*")
 _BASES: Final = {"x": 16, "o": 8, "b": 2}
 _LISTS: Final = (("List", "v1"), (f"{names.KIND}List", names.API_VERSION))
 _MOST_OF_32_BITS: Final = 3.4028235e38
 _SCALARS: Final = {"null": type(None), "bool": bool, "int": int, "float": float}
+_TAGS: Final = {kind: name for name, kind in _SCALARS.items()}
 
 
 class DocumentsError(ValueError):
@@ -57,6 +60,10 @@ def read_documents(content: bytes) -> list[Any]:
         raise DocumentsError(f"it is not YAML: {yaml_problem(error)}") from None
     except RecursionError:
         raise DocumentsError("it cannot be read: it has too many levels") from None
+    except DocumentsError:
+        raise
+    except (ValueError, OverflowError) as error:  # a number of more digits than Python reads
+        raise DocumentsError(f"it cannot be read: {error}") from None
 
 
 def yaml_problem(error: yaml.YAMLError) -> str:
@@ -85,16 +92,21 @@ def _text(content: bytes) -> str:
 
 def _documents(text: str) -> Iterator[Any]:
     """What the text says: JSON as far as it is JSON, where it looks like that, else YAML."""
-    while text.lstrip().startswith("{"):
+    decoder, end = json.JSONDecoder(parse_constant=_no_constant), 0
+    while text.startswith("{", start := _end_of_space(text, end)):
         try:
-            document, end = json.JSONDecoder(parse_constant=_no_constant).raw_decode(text.lstrip())
+            document, end = decoder.raw_decode(text, start)
         except ValueError:
             break
         yield document
-        text = text.lstrip()[end:]
-    for document in yaml.load_all(text, Loader=_Loader):
+    for document in yaml.load_all(text[end:], Loader=_Loader):
         if document is not None:
             yield document
+
+
+def _end_of_space(text: str, start: int) -> int:
+    found = _SPACE.match(text, start)
+    return start if found is None else found.end()
 
 
 def _no_constant(name: str) -> Any:
@@ -152,7 +164,7 @@ def resolved(text: str) -> Any:
     if text[0] not in "+-0123456789":
         return text
     plain = text.replace("_", "")
-    if _INTEGER.fullmatch(plain):
+    if len(plain) <= _MOST_DIGITS and _INTEGER.fullmatch(plain):
         number = _integer(plain)
         if -(2**63) <= number < 2**64:
             return number
@@ -272,7 +284,7 @@ def _scalar(node: yaml.ScalarNode) -> Any:
     if tag == "binary":
         try:
             return base64.b64decode(re.sub(r"\s", "", text), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # of base64, or of what it holds
             pass
     elif tag in _SCALARS:
         value = resolved(text)
@@ -290,9 +302,8 @@ class _Dumper(yaml.SafeDumper):
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
         """Return the tag that a reader would give."""
-        if kind is yaml.ScalarNode and implicit[0] and not isinstance(resolved(value), str):
-            names_of = {kind: name for name, kind in _SCALARS.items()}
-            return f"tag:yaml.org,2002:{names_of[type(resolved(value))]}"
+        if kind is yaml.ScalarNode and implicit[0] and not isinstance(found := resolved(value), str):
+            return f"tag:yaml.org,2002:{_TAGS[type(found)]}"
         tag: str = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
         return tag
 

@@ -234,7 +234,7 @@ class Supervisor:
     def _with_failure(self, status: RewardPoolStatus, message: str) -> RewardPoolStatus:
         """Return the status with the condition that reconciling fails."""
         before = self._pool.status.condition("Degraded")
-        lasts = before is not None and before.reason == ConditionReason.RECONCILE_FAILED
+        lasts = before is not None and before.status == "True"
         degraded = Condition(
             type="Degraded",
             status="True",

@@ -72,11 +72,11 @@ def sane_status(status: object, *, now: datetime) -> dict[str, Any]:
     """
     if not isinstance(status, dict):
         return {}
-    if _is_sane(status):
-        return {name: _limited(name, value, now) for name, value in status.items()}
-    sane = {str(name): value for name, value in status.items() if _is_sane({name: value})}
-    spoilt = ", ".join(sorted(printable(name, most=64) for name in status.keys() - sane.keys()))
-    leave_out("statuses", spoilt or "as a whole", ValueError("a time, number or word in it is none"))
+    sane = status
+    if not _is_sane(status):
+        sane = {str(name): value for name, value in status.items() if _is_sane({name: value})}
+        spoilt = ", ".join(sorted(printable(name, most=64) for name in status.keys() - sane.keys()))
+        leave_out("statuses", spoilt or "as a whole", ValueError("a time, number or word in it is none"))
     return {name: _limited(name, value, now) for name, value in sane.items()}
 
 

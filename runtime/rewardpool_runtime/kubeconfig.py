@@ -21,9 +21,20 @@ async def load_kubeconfig(configuration: Any, *, files: str | None, context: str
 
     Raises:
         kubernetes_asyncio.config.ConfigException: it cannot be used.
-        TypeError, AttributeError: a file is empty, or no mapping.
+        OSError: a file cannot be read.
     """
     # Heavy, and not needed by a trainer on one machine.
+    import yaml
+    from kubernetes_asyncio.config import ConfigException
+
+    try:
+        await _load(configuration, files=files, context=context)
+    except (ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        # Of a file that is not YAML, empty, a list or a text the library says nothing.
+        raise ConfigException("this is no kubeconfig: it is not YAML, or not an object") from error
+
+
+async def _load(configuration: Any, *, files: str | None, context: str | None) -> None:
     from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
     merged = KubeConfigMerger(files or DEFAULT)

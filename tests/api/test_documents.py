@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_api.documents import read_documents, resolved, write_document
+from rewardpool_api.documents import DocumentsError, read_documents, resolved, write_document
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,18 @@ _json = st.recursive(
 @given(st.one_of(_json, st.from_regex(r"\A[-+.0-9_eExXoObByYnN:~]{1,8}\Z").map(lambda text: {"a": text})))
 def test_what_is_written_is_read_as_the_same(value: Any) -> None:
     assert read_documents(write_document([value]).encode()) == [[value]]
+
+
+@pytest.mark.parametrize("text", ['{"a": 1' + "0" * 400 + "}", "x: !!binary \u00e9", "x: !!binary //8="])
+def test_values_that_cannot_be_read_are_refused_in_words(text: str) -> None:
+    with pytest.raises(DocumentsError):
+        read_documents(text.encode())
+
+
+def test_a_number_of_thousands_of_digits_is_text() -> None:
+    digits = "1" * 5000
+    assert read_documents(f"x: {digits}".encode()) == [{"x": digits}]
+
+
+def test_documents_of_json_may_follow_each_other() -> None:
+    assert read_documents(b' {"a": 1}{"a": 1} \n{"a": 1}\n') == [POOL] * 3

@@ -142,3 +142,8 @@ def test_groups_are_kept_together_and_shares_are_even() -> None:
     assert all(len(found) == 1 for found in places.values())
     assert sorted(map(len, shares)) == [4, 4, 8]
     assert shares_of([], ways=3) == []
+
+
+def test_responses_to_one_prompt_without_a_group_are_kept_together() -> None:
+    rows = [Episode(prompt="p", response=str(index)) for index in range(4)]
+    assert shares_of(rows, ways=2) == [[0, 1, 2, 3]]

@@ -22,7 +22,7 @@ from rewardpool.client.report import Report
 from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.config import RewardLike, parse_reward, refuse_running
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.groups import by_group, in_order
+from rewardpool.rewards.groups import in_order, siblings
 from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.rating import Rating
 
@@ -153,6 +153,6 @@ def spread(spec: RewardLike, *, per_node: int = 1, num_cpus: float = 1.0, sample
 def shares_of(episodes: Sequence[Episode], *, ways: int) -> list[list[int]]:
     """Indices of the episodes in at most so many shares of about the same size, with groups kept together."""
     shares: list[list[int]] = [[] for _ in range(ways)]
-    for group in by_group(episodes):
+    for group in siblings(episodes):
         min(shares, key=len).extend(group)
     return [share for share in shares if share]

@@ -164,7 +164,8 @@ def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_up
     if routers is not None and live is not None and _is_upgrade(routers, live, pool) and not may_upgrade():
         files = revisions.files_of(routers["spec"]["template"]) - revisions.files_of(live["spec"]["template"])
         left |= {routers["metadata"]["name"], *files}
-    return Rendered(
+    return replace(
+        wanted,
         shared=tuple(manifest for manifest in wanted.shared if not _is_one_of(left, manifest)),
         files=tuple(manifest for manifest in wanted.files if not _is_one_of(left, manifest)),
         revision=revision,

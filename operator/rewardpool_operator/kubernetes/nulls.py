@@ -28,7 +28,11 @@ def ignored_nulls(pool: RewardPool, render: Callable[[RewardPool], Object]) -> s
         pool: as it is stored. Its annotations may be of anybody's making.
         render: from the pool to the pods' templates.
     """
-    found = [_written(path) for path in _nulls(pool) if _would_remove(pool, path, render)]
+    paths = list(_nulls(pool))
+    if not paths:
+        return None
+    as_it_is = render(pool)
+    found = [_written(path) for path in paths if render(_without(pool, path)) != as_it_is]
     if not found:
         return None
     one = f"a null removes nothing, since kubectl apply does not send it: {', '.join(found)}"
@@ -79,14 +83,14 @@ def _at(value: Any, place: Path) -> Any:
     return value
 
 
-def _would_remove(pool: RewardPool, path: Path, render: Callable[[RewardPool], Object]) -> bool:
-    """Return whether the pods would be others with the field removed."""
+def _without(pool: RewardPool, path: Path) -> RewardPool:
+    """Return the pool with the field removed by the spelling that every client keeps."""
     part, *inner = str(path[1]), *path[3:]
     spec = getattr(pool.spec, part)
     template = deepcopy(spec.pod_template)
     _at(template, tuple(inner[:-1]))[inner[-1]] = dict(REMOVED)
     changed = pool.spec.model_copy(update={part: spec.model_copy(update={"pod_template": template})})
-    return render(pool.model_copy(update={"spec": changed})) != render(pool)
+    return pool.model_copy(update={"spec": changed})
 
 
 def _written(path: Path) -> str:

@@ -194,10 +194,8 @@ class PoolReconciler:
             # It answers again. What could not be written meanwhile is tried first, and said of only when it fails now.
             self._steps.succeeded(Step.OBJECTS)
         self._acted = acting
-        if is_deleted and not self._credentials.opens_routers:
-            return Outcome.QUIET
         if not self._credentials.opens_routers:
-            return await self._without_keys(pool, objects, acting, pools=pools)
+            return Outcome.QUIET if is_deleted else await self._without_keys(pool, objects, acting, pools=pools)
         may_change = acting is Acting.FULL and self._oriented and not stored.problems and not is_deleted
         keys = await self._credentials.keys(pool, objects, may_change=may_change)
         tls = await self._credentials.certificate(pool, may_read=acting is Acting.FULL, pools=pools)
@@ -213,8 +211,8 @@ class PoolReconciler:
             return await self._hold(seen, objects, held, acting, pools=pools)
         try:
             wanted = self._renderer.rendered(stored, keys=keys, tls=tls, pins=pins_of(pool, objects))
-            self._nulls = wanted.nulls
             wanted = left_running(wanted, pool, objects, may_upgrade=partial(self._upgrade_slots.acquire, self.key))
+            self._nulls = wanted.nulls
         except Exception as error:
             return await self._hold(seen, objects, self._defect(error), acting, pools=pools)
         if self._upgrade_slots.holds(self.key) and routers_are_new(wanted, objects):

@@ -9,6 +9,7 @@ from support.kube_builders import FUNCTION, a_pool
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import render
+from rewardpool_operator.kubernetes.render.download import with_resources
 from rewardpool_worker.download import progress
 from rewardpool_worker.download.__main__ import ENV_REVISION
 from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, mounted_files
@@ -282,3 +283,19 @@ def test_what_the_user_mounts_into_the_worker_is_there_for_its_download() -> Non
 def test_a_pod_template_that_is_nonsense_gets_to_the_api_server(template: dict[str, Any]) -> None:
     rendered = render.worker_template(a_pool(**HUB, worker={"podTemplate": template}), image="own:1")
     assert "spec" in rendered
+
+
+ONE_CPU = {"name": "worker", "resources": {"limits": {"cpu": "1"}}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [{"name": "worker", "resources": "x"}], "initContainers": []},
+        {"containers": [ONE_CPU], "initContainers": 7},
+        {"containers": [ONE_CPU], "initContainers": [{"name": "download", "resources": "x"}]},
+        {"containers": [ONE_CPU], "initContainers": [{"name": "download", "resources": {"limits": "z"}}]},
+    ],
+)
+def test_resources_that_are_none_are_left_to_the_api_server(spec: dict[str, Any]) -> None:
+    assert with_resources({"spec": spec}) == {"spec": spec}

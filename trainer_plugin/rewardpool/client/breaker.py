@@ -87,6 +87,8 @@ class Breaker:
 
     async def settled(self) -> PoolError | None:
         """Return at that moment, with the error that opened it if one did."""
+        if self.is_proven:
+            return None
         end: asyncio.Future[PoolError | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(lambda failure: None if end.done() else end.set_result(failure))
         await asyncio.sleep(0)  # those that came with it begin

@@ -199,7 +199,6 @@ class KubernetesSource:
 
         Raises PoolAccessError.
         """
-        import yaml
         from kubernetes_asyncio import client, config  # heavy, and not needed by a trainer on one machine
 
         settings = client.Configuration()
@@ -208,11 +207,8 @@ class KubernetesSource:
                 config.load_incluster_config(client_configuration=settings)
             else:
                 await load_kubeconfig(settings, files=self._kubeconfig)
-        except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
-            # Of a kubeconfig that is not YAML, empty, a list or a text the library says nothing.
-            is_known = isinstance(error, config.ConfigException | OSError)
-            why = error if is_known else "this is no kubeconfig: it is not YAML, or not an object"
-            raise PoolAccessError(f"{self}: the cluster's credentials cannot be used: {why}") from error
+        except (config.ConfigException, OSError) as error:
+            raise PoolAccessError(f"{self}: the cluster's credentials cannot be used: {error}") from error
         return client.ApiClient(configuration=settings)
 
     async def ask(

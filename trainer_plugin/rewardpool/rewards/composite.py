@@ -175,14 +175,12 @@ class CompositeReward:
         if episode.group is None or not self._one_revision:
             return await self.rate(episode)
         self._refuse_single()
-        draft = _Draft(episode, 0, answering=Answering(self._claims.of(episode.group)))
-        await self._fill_all([draft])
+        [draft] = await self._drafts([episode], self._claims.of(episode.group))
         answered = self._answered(draft)
         wanted = self._claims.enter(episode.group, answered)
         if not answered.gone and not answered.agrees(wanted):  # another member was answered first
             self._count_asked_again([Answered({pool: frozenset({one}) for pool, one in wanted.items()}), answered], 1)
-            draft = _Draft(episode, 0, answering=Answering(wanted))
-            await self._fill_all([draft])
+            [draft] = await self._drafts([episode], wanted)
         return self._ratings([draft])[0]
 
     async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
@@ -272,10 +270,10 @@ class CompositeReward:
                 self._needs_group_for, "needs the whole group of a prompt, and single episodes are rated here"
             )
 
-    async def _drafts(self, episodes: Sequence[Episode]) -> list[_Draft]:
+    async def _drafts(self, episodes: Sequence[Episode], wanted: Mapping[str, str] | None = None) -> list[_Draft]:
         if self._needs_version_for is not None and any(episode.version is None for episode in episodes):
             raise without_steps(self._needs_version_for)
-        drafts = [_Draft(episode, place) for place, episode in enumerate(episodes)]
+        drafts = [_Draft(episode, place, answering=Answering(wanted or {})) for place, episode in enumerate(episodes)]
         await self._fill_all(drafts)
         return drafts
 

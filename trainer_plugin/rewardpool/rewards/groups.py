@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rewardpool.errors import ConfigError
@@ -55,11 +55,10 @@ def by_group(episodes: Sequence[Episode]) -> list[list[int]]:
 
     An episode that names no group is one alone.
     """
-    groups: dict[Any, list[int]] = {}
-    for index, episode in enumerate(episodes):
-        key = ("group", episode.group) if episode.group is not None else ("alone", index)
-        groups.setdefault(key, []).append(index)
-    return list(groups.values())
+    return _by_key(
+        ("group", episode.group) if episode.group is not None else ("alone", index)
+        for index, episode in enumerate(episodes)
+    )
 
 
 def siblings(episodes: Sequence[Episode]) -> list[list[int]]:
@@ -67,15 +66,17 @@ def siblings(episodes: Sequence[Episode]) -> list[list[int]]:
 
     Episodes that name no group are one where they are equal in everything but the response.
     """
-    unnamed = [index for index, episode in enumerate(episodes) if episode.group is None]
-    rows = [episodes[index] for index in unnamed]
-    numbers = groups_of(*([getattr(row, name) for row in rows] for name in _OF_THE_PROMPT)) if rows else []
-    keys: dict[int, tuple[Any, ...]] = {
-        index: ("equal", number) for index, number in zip(unnamed, numbers, strict=True)
-    }
+    unnamed = [episode for episode in episodes if episode.group is None]
+    numbers = iter(groups_of(*([getattr(row, name) for row in unnamed] for name in _OF_THE_PROMPT)))
+    return _by_key(
+        ("group", episode.group) if episode.group is not None else ("equal", next(numbers)) for episode in episodes
+    )
+
+
+def _by_key(keys: Iterable[Any]) -> list[list[int]]:
     groups: dict[Any, list[int]] = {}
-    for index, episode in enumerate(episodes):
-        groups.setdefault(keys.get(index) or ("group", episode.group), []).append(index)
+    for index, key in enumerate(keys):
+        groups.setdefault(key, []).append(index)
     return list(groups.values())
 
 

@@ -32,7 +32,6 @@ class _Group:
     waiting: list[_Waiting] = field(default_factory=list)
     reward: OpenReward | None = None
     """Of those that wait."""
-    settling: "asyncio.Task[None] | None" = None
 
 
 class Member:
@@ -78,6 +77,7 @@ class WholeGroups:
 
     def __init__(self) -> None:
         self._groups: dict[Hashable, _Group] = {}
+        self._settling: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -108,7 +108,10 @@ class WholeGroups:
             return
         del self._groups[key]
         if group.waiting and group.reward is not None:
-            group.settling = asyncio.get_running_loop().create_task(_settle(group.waiting, group.reward))
+            settling = asyncio.get_running_loop().create_task(_settle(group.waiting, group.reward))
+            # The event loop keeps no task that nobody else keeps.
+            self._settling.add(settling)
+            settling.add_done_callback(self._settling.discard)
 
 
 async def _settle(waiting: Sequence[_Waiting], reward: OpenReward) -> None:

@@ -140,13 +140,9 @@ class _Pass:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.
         """
         await asyncio.gather(*(self._guarded(self._files.bring_about(manifest)) for manifest in rendered.files))
-        await asyncio.gather(
-            *(
-                self._guarded(self._adopt(orphan))
-                for orphan in self._store.orphans((self._namespace, self._pool.metadata.name))
-                if again
-            )
-        )
+        if again:
+            orphans = self._store.orphans((self._namespace, self._pool.metadata.name))
+            await asyncio.gather(*(self._guarded(self._adopt(orphan)) for orphan in orphans))
         self._serves = plan.status.ready_replicas > 0
         seen = self._looked_at(plan, rendered)
         is_settled = seen.holds(self._memory.settled)

@@ -186,20 +186,26 @@ def with_resources(template: Object) -> Object:
     spec: Any = template.get("spec")
     containers, downloads = (_maps(spec, field) for field in ("containers", "initContainers"))
     worker = next((one for one in containers if one.get("name") == CONTAINER_WORKER), {})
+    resources = worker.get("resources")
     given = {
         kind: {name: amounts[name] for name in NATIVE_RESOURCES if name in amounts}
         for kind in ("requests", "limits")
-        if isinstance(amounts := (worker.get("resources") or {}).get(kind), dict)
+        if isinstance(resources, dict) and isinstance(amounts := resources.get(kind), dict)
     }
-    if not any(given.values()) or len(downloads) != len(spec.get("initContainers", ())):
+    items = spec.get("initContainers") if isinstance(spec, dict) else None
+    if not any(given.values()) or not isinstance(items, list) or len(downloads) != len(items):
         return template
     found = [
         {**one, "resources": resources_over(given, one.get("resources") or {})}
-        if is_download(str(one.get("name")))
+        if is_download(str(one.get("name"))) and _are_resources(one.get("resources"))
         else one
         for one in downloads
     ]
     return {**template, "spec": {**spec, "initContainers": found}}
+
+
+def _are_resources(value: object) -> bool:
+    return value is None or (isinstance(value, dict) and all(isinstance(amounts, dict) for amounts in value.values()))
 
 
 def _maps(value: object, field: str) -> list[Object]:
