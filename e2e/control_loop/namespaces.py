@@ -2,7 +2,7 @@
 
 from faults import manifests
 from faults.manifests import NAMESPACE
-from faults.stage import Stage, is_settled
+from faults.stage import Stage, settle
 from scene import Scene
 
 WATCHED = [NAMESPACE, *(f"{NAMESPACE}-{number}" for number in range(2, 16))]
@@ -35,15 +35,6 @@ def fifteen_watched_namespaces(stage: Stage) -> str:
         for name in others:
             stage.attempt("delete", "namespace", name, "--wait=false")
     return f"served after {served:.1f} s, a second worker {followed:.1f} s after the change"
-
-
-def settle(scene: Scene, *, what: str, deadline_seconds: float) -> float:
-    """Wait until the pool is as its spec says; return the seconds."""
-    return scene.until(
-        lambda: is_settled(scene.objects("rewardpools,pods,deployments"), scene.name),
-        what=what,
-        deadline_seconds=deadline_seconds,
-    )
 
 
 PLAYS = (fifteen_watched_namespaces,)

@@ -99,6 +99,15 @@ def is_settled(objects: list[Object], name: str = POOL) -> bool:
     )
 
 
+def settle(scene: Scene, *, what: str, deadline_seconds: float) -> float:
+    """Wait until the pool is as its spec says; return the seconds."""
+    return scene.until(
+        lambda: is_settled(scene.objects("rewardpools,pods,deployments"), scene.name),
+        what=what,
+        deadline_seconds=deadline_seconds,
+    )
+
+
 def is_complete(deployment: Object) -> bool:
     """Whether a Deployment's controller has nothing left to do."""
     wanted, status = deployment["spec"]["replicas"], deployment["status"]

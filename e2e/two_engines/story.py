@@ -9,7 +9,7 @@ from typing import Any
 from autoscaling.manifests import callers
 from autoscaling.model import end, score_texts
 from autoscaling.pods import Asking
-from faults.stage import is_settled
+from faults.stage import settle
 from scene import Scene, StoryError
 from two_engines import manifests
 
@@ -61,15 +61,6 @@ def ask(scene: Scene, name: str, *, folder: Path, texts: str, samples: int | Non
         deadline_seconds=POD_SECONDS,
     )
     return asking
-
-
-def settle(scene: Scene, *, what: str, deadline_seconds: float) -> float:
-    """Wait until the pool is as its spec says; return the seconds."""
-    return scene.until(
-        lambda: is_settled(scene.objects("rewardpools,pods,deployments"), scene.name),
-        what=what,
-        deadline_seconds=deadline_seconds,
-    )
 
 
 def roll(scene: Scene) -> dict[str, Any]:

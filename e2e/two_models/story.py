@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from faults.stage import is_settled
+from faults.stage import settle
 from scene import Scene, StoryError
 from two_models import manifests
 from two_models.findings import findings
@@ -95,12 +95,3 @@ def play(scene: Scene, *, models: Path, out: Path) -> dict[str, Any]:
 def revision(scene: Scene) -> str:
     """Return the revision that serves."""
     return str(scene.pool()["status"]["currentRevision"])
-
-
-def settle(scene: Scene, *, what: str, deadline_seconds: float) -> float:
-    """Wait until the pool is as its spec says; return the seconds."""
-    return scene.until(
-        lambda: is_settled(scene.objects("rewardpools,pods,deployments"), scene.name),
-        what=what,
-        deadline_seconds=deadline_seconds,
-    )

@@ -495,7 +495,6 @@ class Cluster:
         one.ending = True  # type: ignore[attr-defined]
         if isinstance(one.program, Worker):
             self._stopped(one.program, self._deleted_by)
-            one.program.stopping = True
         self._pod_later(one, PRE_STOP_SECONDS if one.program is not None else 0.1, self._ended)
 
     def _ended(self, one: Running) -> None:

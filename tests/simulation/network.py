@@ -52,9 +52,8 @@ class Endpoint(Protocol):
 class Content:
     """The body of an answer, once or line by line."""
 
-    def __init__(self, body: bytes = b"", watch: Watch | None = None, *, seconds: float = 0.0) -> None:
-        self.body, self.watch, self.seconds = body, watch, seconds
-        self.breaks: str | None = None
+    def __init__(self, body: bytes = b"", watch: Watch | None = None) -> None:
+        self.body, self.watch = body, watch
 
     async def iter_any(self) -> AsyncIterator[bytes]:
         yield self.body

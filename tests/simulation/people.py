@@ -47,7 +47,7 @@ def manifest(namespace: str, name: str, *, mark: str, flavor: str, chance: rando
 
 
 class People:
-    """They act on pools by name; what they did is in `marks`.
+    """They act on pools by name.
 
     Args:
         server: what they talk to.
@@ -108,10 +108,6 @@ class People:
             return "nothing to go back to"
         self._write(pool, copy.deepcopy(specs[-1]))
         return "back to the spec before"
-
-    def delete(self, pool: Object, chance: random.Random) -> str:
-        self._server.delete(names.KIND, *_key(pool))
-        return "deleted"
 
     def recreate(self, pool: Object, chance: random.Random) -> str:
         self._server.delete(names.KIND, *_key(pool))

@@ -54,10 +54,6 @@ class Worker:
     seconds: float = 2.0
     loaded: bool = False
     dead: bool = False
-    reachable: bool = True
-    stopping: bool = False
-    """It was told to end; see `Cluster`."""
-    odd: str | None = None
     score: float = 0.5
     in_flight: dict[Sample, asyncio.TimerHandle] = field(default_factory=dict)
 
@@ -67,14 +63,14 @@ class Worker:
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: Any) -> tuple[int, bytes]:
         if path == names.READY_PATH:
-            if not self.loaded or self.odd == "no-score":
+            if not self.loaded:
                 return 503, orjson.dumps({"reason": "the engine loads the model"})
             return 200, orjson.dumps({"max_model_len": 4096, "tokenizer": "abc", "probe_score": self.score})
         valid = self.keys()
         if valid and headers.get("Authorization", "").removeprefix("Bearer ") not in valid:
             return 401, b'{"error": "key"}'
         if path == names.LOAD_PATH:
-            return 200, (b"[1, 2" if self.odd == "load" else orjson.dumps({"in_flight": len(self.in_flight)}))
+            return 200, orjson.dumps({"in_flight": len(self.in_flight)})
         return 404, b"{}"
 
     def take(self, sample: Sample, done: Callable[[Sample, bool], None]) -> None:
@@ -125,7 +121,7 @@ class Router:
         self.counted: dict[str, int] = {}
         self.dead = False
         self.odd: str | None = None
-        """A fault: `metrics`, `list`, `500` or `stale`."""
+        """A fault: `metrics`, `list` or `500`."""
         self.on_remove: Callable[[Router, Entry], None] = lambda *_: None
         self.waiting: list[Sample] = []
         self._ids = count(1)
@@ -221,7 +217,7 @@ class Router:
     def _worker(self, url: str) -> Worker | None:
         netloc = urlsplit(url).netloc
         found = self.network.endpoints.get(netloc)
-        is_there = isinstance(found, Worker) and found.reachable and urlsplit(url).hostname not in self.network.silent
+        is_there = isinstance(found, Worker) and urlsplit(url).hostname not in self.network.silent
         return found if is_there and found.loaded else None  # type: ignore[return-value]
 
     def _route(self, sample: Sample) -> None:

@@ -1,6 +1,6 @@
-"""Faults that were mended, each switched on again: what shows that the simulation finds such.
+"""Faults that were fixed, each switched on again: what shows that the simulation finds such.
 
-A mend has the steps by which a run finds its fault, and a word of the violation.
+A fix has the steps by which a run finds its fault, and a word of the violation.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 @dataclass(frozen=True)
-class Mend:
+class Fix:
     """One fault that is no more."""
 
     name: str
@@ -76,36 +76,36 @@ def step(at: float, kind: str, seconds: float = 1.0, seed: int = 1) -> Step:
     return Step(at, kind, seconds, seed)
 
 
-MENDS = (
-    Mend(
+FIXES = (
+    Fix(
         "answers of the API server are read at one place",
         _answers_unread,
         seed=9,
         steps=(step(60, "api: 200-empty-object", 20, seed=4),),
         finds="ended: KeyError",
     ),
-    Mend(
+    Fix(
         "a Lease that was deleted is not made by others at once",
         _lease_made_at_once,
         seed=9,
         steps=tuple(step(at, "operator: lease deleted") for at in (60, 80, 100)),
         finds="two operators lead at once",
     ),
-    Mend(
+    Fix(
         "without an API server only empty routers are filled",
         _whole_lists,
         seed=5,
         steps=(step(60, "operator: partitioned", 60), step(75, "worker: crashes"), step(80, "people: edit")),
         finds="does not lead, and changes the list",
     ),
-    Mend(
+    Fix(
         "a pool made anew has keys of its own",
         _keys_stay,
         seed=9,
         steps=(step(60, "people: recreate"),),
         finds="has the key of a pool that was deleted",
     ),
-    Mend(
+    Fix(
         "a job that announces nothing is a job",
         _silent_jobs_uncounted,
         seed=79,

@@ -36,7 +36,7 @@ def test_nothing_breaks_in_a_run(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS.values(), ids=REGRESSIONS)
-def test_what_was_found_and_mended_stays_so(seed: tuple[int, tuple[Step, ...]]) -> None:
+def test_what_was_found_and_fixed_stays_so(seed: tuple[int, tuple[Step, ...]]) -> None:
     check(run(*seed))
 
 

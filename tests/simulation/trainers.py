@@ -48,7 +48,6 @@ class Trainer:
         self._next_at = 0.0
         self.waiting: dict[Sample, float] = {}
         """Not answered yet -> since when."""
-        self.ended = False
         self._cluster, self._chance, self._broken = cluster, chance, broken
 
     def start(self) -> None:
@@ -56,13 +55,7 @@ class Trainer:
         if self.announces:
             self._renew()
 
-    def stop(self) -> None:
-        """It sends nothing new."""
-        self.ended = True
-
     def _burst(self) -> None:
-        if self.ended:
-            return
         for _ in range(min(self._chance.randint(1, 16), MOST_IN_FLIGHT - len(self.waiting))):
             self.sent += 1
             sample = Sample(self.sent, self.pool, self._now(), self._done)
@@ -94,8 +87,6 @@ class Trainer:
             self.answered += 1
 
     def _renew(self) -> None:
-        if self.ended:
-            return
         server, (namespace, name) = self._cluster.server, self.pool
         pool = server.get(names.KIND, namespace, name)
         begins = None if self.waiting else max(0.0, self._next_at - self._now())

@@ -75,8 +75,6 @@ class Stage:
     bad_share: float = 0.0
     notes: list[str] = field(default_factory=list)
     """What happened, for a violation's history."""
-    playing: set[str] = field(default_factory=set)
-    played: dict[str, int] = field(default_factory=dict)
 
     def say(self, what: str) -> None:
         self.notes.append(f"{self.loop.time():9.3f} {what}")

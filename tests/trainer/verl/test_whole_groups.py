@@ -90,7 +90,7 @@ async def test_a_group_that_cannot_be_settled_fails_for_all_who_wait() -> None:
         written, tasks = begun(WholeGroups(), reward, size=2)
         for event in written:
             event.set()
-        while workers.scored < 2:  # noqa: ASYNC110 - the stand-in tells nobody
+        while workers.scored < 2 and not all(task.done() for task in tasks):  # noqa: ASYNC110 - the stand-in tells nobody
             await asyncio.sleep(0)
         workers.revisions = [DEAD]
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
