@@ -22,7 +22,8 @@ MIN_RATE = 0.0001
 MAX_RATE = 1e12
 MeasuredRate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE)]
 """Requests per second, of which there are some."""
-Duration = Annotated[float, Field(ge=0, le=1e12)]
+MAX_DURATION = 1e12
+Duration = Annotated[float, Field(ge=0, le=MAX_DURATION)]
 """Seconds that were measured."""
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """RFC 3339 time."""

@@ -31,7 +31,8 @@ async def load_kubeconfig(configuration: Any, *, files: str | None, context: str
         await _load(configuration, files=files, context=context)
     except (ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         # Of a file that is not YAML, empty, a list or a text the library says nothing.
-        raise ConfigException("this is no kubeconfig: it is not YAML, or not an object") from error
+        problem = f"{files or DEFAULT} is not a kubeconfig: not YAML, or not an object"
+        raise ConfigException(problem) from error
 
 
 async def _load(configuration: Any, *, files: str | None, context: str | None) -> None:

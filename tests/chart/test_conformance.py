@@ -69,7 +69,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "extraArgs": ["--verbose"],
         "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
         "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca", "readOnly": True}],
-        "podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": 2000},
+        "podSecurityContext": {"fsGroup": 2000},
         "securityContext": {"runAsNonRoot": True},
     },
 }

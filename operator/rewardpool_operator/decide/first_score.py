@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from rewardpool_api.first_score import FirstScorePart, FirstScoreParts, FirstScoreStatus
+from rewardpool_api.quantities import MAX_DURATION
 from rewardpool_api.status import LoadStatus
 from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.load import least_load
@@ -59,7 +60,8 @@ def _since(snapshot: Snapshot, before: FirstScoreStatus) -> float:
 
 def _with(parts: FirstScoreParts, part: FirstScorePart, seconds: float) -> FirstScoreParts:
     name = part.lower()
-    return parts.model_copy(update={name: round(getattr(parts, name) + seconds, 3)})
+    # A stored part may be as long as the schema allows, and what is written must be within it.
+    return parts.model_copy(update={name: min(round(getattr(parts, name) + seconds, 3), MAX_DURATION)})
 
 
 def _part(desired: int, staying: list[Worker]) -> FirstScorePart:

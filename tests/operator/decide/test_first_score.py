@@ -148,3 +148,11 @@ def test_a_clock_that_is_set_back_takes_no_time_away() -> None:
     found = seen(look(before=under_way("Load", load=5.0), at=-60.0))
     assert found is not None
     assert found.seconds == 5.0
+
+
+def test_a_stored_part_as_long_as_may_be_grows_no_further() -> None:
+    before = under_way("Scheduling", scheduling=1e12).model_copy(update={"seconds": 0.0})
+    now = seen(look(before=before, at=2.0))
+    assert now is not None
+    FirstScoreStatus.model_validate(now.model_dump())
+    assert now.parts.scheduling == 1e12
