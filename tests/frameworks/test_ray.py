@@ -58,9 +58,11 @@ def workers(_cluster: None) -> Iterator[RewardWorkers]:
 
 
 def episodes(count: int, *, seconds: float = 0.02) -> list[Episode]:
-    """Whose rewards are 0 to 9, over and over."""
+    """Whose rewards are 0 to 9 in each group."""
     return [
-        Episode(prompt="p", response="7" * (index % 10), extra_info={"seconds": seconds}, id=f"e{index}")
+        Episode(
+            prompt="p", response="7" * (index % 10), extra_info={"seconds": seconds}, id=f"e{index}", group=index // 10
+        )
         for index in range(count)
     ]
 
