@@ -30,7 +30,7 @@ def train(folder: Path, policy_folder: Path, *, ranks: int, **changes: Any) -> l
     }
     (folder / "train.yaml").write_text(yaml.safe_dump(config | changes))
     env = {ENV_NOTES: str(notes), "OMP_NUM_THREADS": "1"}
-    job = run_job("rewardpool_train", folder / "train.yaml", ranks=ranks, seconds=300, **env)
+    job = run_job("rewardpool_train", folder / "train.yaml", ranks=ranks, seconds=300, native_crashes=0, **env)
     assert job.returncode == 0, job.stderr
     return [json.loads(line) for line in (folder / "out" / "metrics.jsonl").read_text().splitlines()]
 
