@@ -3,6 +3,7 @@
 A fix has the steps by which a run finds its fault, and a word of the violation.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -45,14 +46,12 @@ def _whole_lists(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lease_made_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A Lease that was deleted is made anew by whoever misses it first."""
-    before = leader.Leadership._create
+    """Whoever makes a Lease that was deleted acts at once."""
 
-    async def create(self: Any, spec: Any) -> Any:
-        self._seen = None
-        return await before(self, spec)
+    def was_made(self: Any) -> None:
+        self._acts_from = -math.inf
 
-    patch.setattr(leader.Leadership, "_create", create)
+    patch.setattr(leader.Leadership, "_was_made", was_made)
 
 
 def _keys_stay(patch: pytest.MonkeyPatch) -> None:
@@ -85,7 +84,7 @@ FIXES = (
         finds="ended: KeyError",
     ),
     Fix(
-        "a Lease that was deleted is not made by others at once",
+        "whoever makes a Lease that was deleted waits",
         _lease_made_at_once,
         seed=9,
         steps=tuple(step(at, "operator: lease deleted") for at in (60, 80, 100)),

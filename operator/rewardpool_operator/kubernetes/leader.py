@@ -1,13 +1,15 @@
 """Which of several operators acts: the one that holds a Lease.
 
 The protocol is the one of Kubernetes' own controllers (a Lease with a holder that renews it; whoever sees the same
-version of it for its whole duration may take it), with three points that matter here:
+version of it for its whole duration may take it), with four points that matter here:
 
 - Time is measured on each operator's own monotonic clock, never compared between machines. The holder counts from the
   moment it *sent* a renewal, the others from the moment they first *saw* it, which is later; so the holder stops
   `MARGIN_SECONDS` before anybody else may start, and two never act at once.
 - While the API server is away, or refuses the Lease, the holder's time runs out all the same. It then writes nothing
   and only fills routers that lost all their workers (`Acting.ROUTERS`): serving must not need the API server.
+- Whoever makes the Lease acts only when its duration has passed: one that was deleted may have a holder, who does not
+  know yet. So two never act at once even where somebody deletes the Lease again and again.
 - An operator that ends in good order gives the Lease back, so an upgrade costs a second and not ten.
 
 kubernetes_asyncio has an elector of its own. It is not used: its calls have no deadline, so a holder whose call hangs
@@ -17,6 +19,7 @@ acts beyond its time, and an API server that is away ends it with an exception.
 import asyncio
 import enum
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -82,7 +85,9 @@ class Leadership:
         self._seen: tuple[str, float] | None = None
         self._newest = -1
         """The newest version of the Lease that was seen or written."""
-        self._valid_until = float("-inf")
+        self._acts_from = -math.inf
+        """When no holder of an earlier Lease acts any more; infinite while the answer to making this one is missing."""
+        self._valid_until = -math.inf
         self._led = False
         self._api_away = False
         self._own_version: str | None = None
@@ -90,7 +95,10 @@ class Leadership:
 
     def acting(self) -> Acting:
         """What may be done at this moment."""
-        if self._clock() < self._valid_until:
+        now = self._clock()
+        if now < self._acts_from:
+            return Acting.NONE
+        if now < self._valid_until:
             return Acting.FULL
         return Acting.ROUTERS if self._led and self._api_away else Acting.NONE
 
@@ -127,14 +135,14 @@ class Leadership:
         if held != self._led:
             log.info("%s %s the lease %s/%s", self.identity, "holds" if held else "lost", self._namespace, self._name)
         self._led = held
-        self._valid_until = float("-inf") if written_at is None else written_at + DURATION_SECONDS - MARGIN_SECONDS
+        self._valid_until = -math.inf if written_at is None else written_at + DURATION_SECONDS - MARGIN_SECONDS
         return held
 
     async def release(self) -> None:
         """Give the Lease back, after all acting has ended; failing to is only slower."""
-        if self._clock() >= self._valid_until:
+        if self.acting() is not Acting.FULL:
             return
-        self._valid_until, self._led, self._own_version = float("-inf"), False, None
+        self._valid_until, self._led, self._own_version = -math.inf, False, None
         try:
             lease = await _in_time(self._kube.get(LEASES, self._namespace, self._name))
             if lease is not None and holder_of(lease) == self.identity:
@@ -160,21 +168,27 @@ class Leadership:
             if not may_take(lease, unchanged_seconds=self._unchanged_seconds(version_of(lease))):
                 return None
             spec |= {"acquireTime": spec["renewTime"], "leaseTransitions": transitions_of(lease) + 1}
+            self._acts_from = -math.inf
+        elif self._acts_from == math.inf:
+            self._was_made()
         return await self._write(version_of(lease), spec)
 
-    async def _create(self, spec: Object) -> float | None:
-        if not self._led and self._seen is not None and self._unchanged_seconds(self._seen[0]) < DURATION_SECONDS:
-            # It was deleted under a holder, who acts to the end of its time.
-            return None
+    async def _create(self, spec: Object) -> float:
         manifest = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": self._name, "namespace": self._namespace},
             "spec": {**spec, "acquireTime": spec["renewTime"], "leaseTransitions": 0},
         }
-        sent_at = self._clock()
+        sent_at, self._acts_from = self._clock(), math.inf
         self._own_version = version_of(await _in_time(self._kube.create(LEASES, manifest)))
+        self._was_made()
         return sent_at
+
+    def _was_made(self) -> None:
+        """Begin to wait: the Lease is there, and holders of earlier ones cannot renew theirs."""
+        self._acts_from = self._clock() + DURATION_SECONDS
+        log.info("there was no lease; if it was deleted, its holder may still act for %g s", DURATION_SECONDS)
 
     async def _write(self, version: str, spec: Object) -> float:
         """Write the Lease if this is its version; return when that was sent."""

@@ -18,8 +18,9 @@ class FakeLeases:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.lease: dict[str, Any] | None = None
         self.version = 0
+        self.lease: dict[str, Any] | None = {"metadata": {"resourceVersion": "0"}, "spec": {"holderIdentity": ""}}
+        """At first one that was given back."""
         self.gets = 0
         self.real_delay_seconds = 0.0
         self.delay_seconds = 0.0
@@ -107,7 +108,7 @@ async def test_the_lease_of_a_dead_operator_is_taken_when_its_time_is_over(lease
     leases.now += 0.1
     assert await second.attempt()
     assert leases.lease is not None
-    assert leases.lease["spec"]["leaseTransitions"] == 1
+    assert leases.lease["spec"]["leaseTransitions"] == 2
 
 
 async def test_of_two_that_take_an_old_lease_one_leads(leases: FakeLeases) -> None:
@@ -210,34 +211,52 @@ async def test_a_renewal_costs_one_call(leases: FakeLeases) -> None:
 async def test_calls_that_are_slow_and_succeed_make_a_leader(
     leases: FakeLeases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await candidate(leases, "dead").release()
-    leases.lease = {"metadata": {"resourceVersion": "0"}, "spec": {"holderIdentity": ""}}
     monkeypatch.setattr(leader_module, "CALL_SECONDS", 2.0)
     leases.real_delay_seconds = 1.1  # reading and writing: together longer than one call may take
     assert await candidate(leases, "a").attempt()
 
 
-async def test_a_lease_that_is_deleted_under_its_holder_is_not_taken_before_the_holders_time_is_over(
-    leases: FakeLeases,
-) -> None:
-    first, second = candidate(leases, "a"), candidate(leases, "b")
-    await first.attempt()
-    await second.attempt()
+async def test_whoever_makes_the_lease_acts_when_a_holder_of_a_deleted_one_has_stopped(leases: FakeLeases) -> None:
+    old, new = candidate(leases, "old"), candidate(leases, "new")
+    await old.attempt()
     leases.lease = None
-    assert not await second.attempt()
+    assert await new.attempt()
+    assert (old.acting(), new.acting()) == (Acting.FULL, Acting.NONE)
     leases.now += DURATION_SECONDS - 0.1
-    assert not await second.attempt()
+    assert await new.attempt()
+    assert (old.acting(), new.acting()) == (Acting.NONE, Acting.NONE)
     leases.now += 0.1
-    assert await second.attempt()
+    assert (old.acting(), new.acting()) == (Acting.NONE, Acting.FULL)
 
 
-async def test_a_holder_makes_its_deleted_lease_anew(leases: FakeLeases) -> None:
+async def test_a_holder_makes_its_deleted_lease_anew_and_waits_as_anybody(leases: FakeLeases) -> None:
     first, second = candidate(leases, "a"), candidate(leases, "b")
     await first.attempt()
     leases.lease = None
     await first.attempt()
     assert await first.attempt()
     assert not await second.attempt()
+    assert first.acting() is Acting.NONE
+    leases.now += DURATION_SECONDS
+    await first.attempt()
+    assert first.acting() is Acting.FULL
+
+
+async def test_an_operator_that_made_the_lease_and_had_no_answer_waits_too(leases: FakeLeases) -> None:
+    leases.lease = None
+    leases.answer_lost, one = True, candidate(leases, "a")
+    assert not await one.attempt()
+    leases.answer_lost = False
+    assert await one.attempt()
+    assert one.acting() is Acting.NONE
+
+
+async def test_an_operator_that_waits_after_making_the_lease_gives_it_not_back(leases: FakeLeases) -> None:
+    leases.lease = None
+    one = candidate(leases, "a")
+    await one.attempt()
+    await one.release()
+    assert holder_of(leases.lease or {}) == one.identity
 
 
 @pytest.mark.parametrize(
@@ -254,16 +273,19 @@ TURN = st.tuples(
     st.sampled_from([0.0, 3.0]),
     st.sampled_from(["fine", "fine", "away", "answer lost"]),
     st.booleans(),
+    st.sampled_from(["there", "there", "deleted"]),
 )
 
 
 @settings(max_examples=500)
 @given(st.lists(TURN, max_size=12))
-async def test_two_never_lead_at_once(turns: list[tuple[int, float, float, str, bool]]) -> None:
+async def test_two_never_lead_at_once(turns: list[tuple[int, float, float, str, bool, str]]) -> None:
     leases = FakeLeases()
     candidates = [candidate(leases, name) for name in "ab"]
-    for who, pause_seconds, leases.delay_seconds, network, looked_at in turns:
+    for who, pause_seconds, leases.delay_seconds, network, looked_at, lease in turns:
         leases.now += pause_seconds
+        if lease == "deleted":
+            leases.lease = None
         leases.away, leases.answer_lost = network == "away", network == "answer lost"
         leases.onlooker = candidates[1 - who] if looked_at else None
         await candidates[who].attempt()
