@@ -10,6 +10,7 @@ Names follow https://prometheus.io/docs/practices/naming/; docs/reference-status
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from time import time
 from typing import Final, Literal
@@ -22,7 +23,7 @@ from prometheus_client.metrics_core import Metric
 
 from rewardpool_api import RewardPool, RewardPoolStatus
 from rewardpool_api.reasons import EventReason
-from rewardpool_operator.pool_metrics import POOL_LABELS, PoolCollector, metrics_of
+from rewardpool_operator.pool_metrics import POOL_LABELS, REPLICAS, PoolCollector, Samples, samples_of
 
 Change = Literal["join", "leave"]
 Reason = Literal["refused", "unreachable", "defect"]
@@ -50,108 +51,82 @@ class Metrics:
         self._pools = PoolCollector()
         registry.register(self._pools)
         ProcessCollector(registry=registry)
-        self._scaling_changes = Counter(
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, buckets=PASS_SECONDS, registry=registry)
+        self._scaling_changes = counter(
             "rewardpool_pool_scaling_changes_total",
             "Changes of the pool's desired replicas.",
             (*POOL_LABELS, "direction"),
-            registry=registry,
         )
-        self._router_repairs = Counter(
+        self._router_repairs = counter(
             "rewardpool_pool_router_repairs_total",
             "Differences of a router's worker list from the workers, repaired.",
             (*POOL_LABELS, "change"),
-            registry=registry,
         )
-        self._rollouts = Counter(
-            "rewardpool_pool_rollouts_total",
-            "Rollouts of the pool that ended.",
-            (*POOL_LABELS, "outcome"),
-            registry=registry,
+        self._rollouts = counter(
+            "rewardpool_pool_rollouts_total", "Rollouts of the pool that ended.", (*POOL_LABELS, "outcome")
         )
-        self._object_repairs = Counter(
+        self._object_repairs = counter(
             "rewardpool_object_repairs_total",
             "Owned objects that somebody had changed or deleted, put back.",
             ("kind",),
-            registry=registry,
         )
-        self._reconcile_seconds = Histogram(
-            "rewardpool_reconcile_seconds",
-            "Seconds of a pass over one pool.",
-            buckets=PASS_SECONDS,
-            registry=registry,
-        )
-        self._reconcile_own_seconds = Histogram(
+        self._reconcile_seconds = histogram("rewardpool_reconcile_seconds", "Seconds of a pass over one pool.")
+        self._reconcile_own_seconds = histogram(
             "rewardpool_reconcile_own_seconds",
             "Seconds of a pass over one pool in which it waited for no answer of the API server.",
-            buckets=PASS_SECONDS,
-            registry=registry,
         )
-        self._reconcile_wait_seconds = Histogram(
-            "rewardpool_reconcile_wait_seconds",
-            "Seconds from a pass being due to its beginning.",
-            buckets=PASS_SECONDS,
-            registry=registry,
+        self._reconcile_wait_seconds = histogram(
+            "rewardpool_reconcile_wait_seconds", "Seconds from a pass being due to its beginning."
         )
-        self._reconcile_failures = Counter(
+        self._reconcile_failures = counter(
             "rewardpool_reconcile_failures_total",
             "Steps of passes that failed: refused by the API server, which was unreachable, or by a defect.",
             ("reason",),
-            registry=registry,
         )
-        self._queue_length = Gauge(
-            "rewardpool_reconcile_queue_length", "Pools that are due and wait for their pass.", registry=registry
-        )
-        self._kube_requests = Counter(
+        self._queue_length = gauge("rewardpool_reconcile_queue_length", "Pools that are due and wait for their pass.")
+        self._kube_requests = counter(
             "rewardpool_kube_requests_total",
             "Requests to the API server by verb (as in RBAC) and HTTP status; code is 'none' where no answer came.",
             ("verb", "code"),
-            registry=registry,
         )
-        self._watch_last_seen = Gauge(
+        self._watch_last_seen = gauge(
             "rewardpool_watch_last_seen_timestamp_seconds",
             "Unix time at which the watch of the resource last said anything.",
             ("resource",),
-            registry=registry,
         )
-        self._left_out = Counter(
+        self._left_out = counter(
             "rewardpool_left_out_total",
             "Objects and answers from outside, or parts of them, that made no sense and were left out of a look.",
             ("kind",),
-            registry=registry,
         )
-        self._namespace_served = Gauge(
+        self._namespace_served = gauge(
             "rewardpool_namespace_served",
             "1 for a watched namespace whose pools are looked after, 0 for one where something may not be seen.",
             ("namespace",),
-            registry=registry,
         )
-        self._leader = Gauge(
-            "rewardpool_leader", "1 in the operator that acts, 0 in one that stands by.", registry=registry
-        )
-        self._build_info = Gauge(
-            "rewardpool_build_info", "The running version. Always 1.", ("version",), registry=registry
-        )
+        self._leader = gauge("rewardpool_leader", "1 in the operator that acts, 0 in one that stands by.")
+        self._build_info = gauge("rewardpool_build_info", "The running version. Always 1.", ("version",))
         self._build_info.labels(version("rewardpool")).set(1)
 
     def described(self) -> dict[str, tuple[Metric, tuple[str, ...]]]:
         """Every family of ours with its labels, by the name of its series; for documentation."""
         made = [part for part in vars(self).values() if isinstance(part, MetricWrapperBase)]
         found = [(family, tuple(wrapper._labelnames)) for wrapper in made for family in wrapper.describe()]
-        found += [(family, tuple(family._labelnames)) for family in self._pools.families()]
+        found += [(family, tuple(family._labelnames)) for family in self._pools.describe()]
         return {family.name + "_total" * (family.type == "counter"): (family, labels) for family, labels in found}
 
     def record_pool(self, pool: RewardPool, status: RewardPoolStatus) -> None:
         """Tell these figures of the pool from now on, and count a change of its desired replicas."""
         key = pool.metadata.namespace, pool.metadata.name
-        now, before = metrics_of(pool, status), self._pools.pools.get(key)
+        now, before = samples_of(pool, status), self._pools.pools.get(key)
         if before is None:
             # A counter whose first value is 1 has not increased for Prometheus: the first change would be on no panel.
             for counter, values in self._counters_of_pools():
                 for value in values:
                     counter.labels(*key, value)
-        if before is not None and now.replicas[0] != before.replicas[0]:
-            grows = now.replicas[0][1] > before.replicas[0][1]
-            self._scaling_changes.labels(*key, "up" if grows else "down").inc()
+        elif _desired(now) != _desired(before):
+            self._scaling_changes.labels(*key, "up" if _desired(now) > _desired(before) else "down").inc()
         self._pools.pools[key] = now
 
     def record_failing(self, namespace: str, name: str, failing: Sequence[tuple[str, str, datetime]]) -> None:
@@ -236,6 +211,10 @@ class Metrics:
         response = web.Response(body=body, headers={"Content-Type": content_type})
         response.enable_compression()
         return response
+
+
+def _desired(samples: Mapping[str, Samples]) -> float:
+    return dict(samples[REPLICAS])[("desired",)]
 
 
 METRICS: Final = Metrics()

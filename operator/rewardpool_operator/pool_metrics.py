@@ -1,189 +1,164 @@
-"""What Prometheus scrapes of each pool: its metrics as of its last pass, made into series at each scrape.
+"""What Prometheus scrapes of each pool: its figures as of its last pass, made into series at each scrape.
 
 So no series can outlive what it is about: a revision, a limit, a pool.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from rewardpool_api import RewardPool, RewardPoolStatus
-from rewardpool_api.status import DemandStatus
 
 POOL_LABELS: Final = ("namespace", "pool")
-_DEMANDS: Final = ("Live", "Lapsed", "Ignored")
-"""States of a demand that are worth a look; an ended one is history."""
+REPLICAS: Final = "rewardpool_pool_replicas"
+FAILING: Final = "rewardpool_pool_failing_since_timestamp_seconds"
+
+Samples = Iterable[tuple[tuple[str, ...], float]]
+"""Values of the labels beside those of the pool, and the figure."""
+Read = Callable[[RewardPool, RewardPoolStatus], Samples]
+
+_GAUGES: Final[dict[str, tuple[str, tuple[str, ...], Read]]] = {}
+"""Name -> meaning, labels beside those of the pool, and what it says of a pool."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PoolMetrics:
-    """What is exposed of one pool, and no more of it than that: a thousand pools are kept."""
+def _gauge(name: str, meaning: str, *labels: str) -> Callable[[Read], Read]:
+    def added(read: Read) -> Read:
+        _GAUGES[name] = (meaning, labels, read)
+        return read
 
-    engine: str
-    model_type: str
-    revision: str
-    replicas: tuple[tuple[str, int], ...]
-    """State -> workers."""
-    conditions: tuple[tuple[str, bool], ...]
-    """Type -> whether its status is True."""
-    requests: tuple[tuple[str, int], ...]
-    """State -> requests; empty while the routers' metrics are missing, since unknown is not zero."""
-    limit: str | None
-    """What keeps the desired replicas from being what the policies recommend."""
-    demands: tuple[tuple[str, int], ...]
-    """State -> training jobs; empty for a pool that does not scale."""
-    service_rate: float | None
-    """Requests that one busy replica answers in a second; None until that was measured."""
-    start_seconds: float | None
-    """The longest of the last starts; None where none was seen."""
-    first_score: tuple[tuple[str, float], ...]
-    """Part -> seconds of the last first score; empty until there was one."""
+    return added
 
 
-def metrics_of(pool: RewardPool, status: RewardPoolStatus) -> PoolMetrics:
-    """The metrics of a pool with this status."""
-    load, scaling = status.load, status.scaling
-    return PoolMetrics(
-        engine=pool.spec.engine.name,
-        model_type=pool.spec.model.type,
-        revision=status.current_revision,
-        replicas=_replicas(status),
-        conditions=tuple((condition.type, condition.status == "True") for condition in status.conditions),
-        requests=(("in_flight", load.in_flight), ("waiting", load.waiting)) if load else (),
-        limit=scaling.limit if scaling else None,
-        demands=_demands(status.demands) if pool.spec.autoscaling is not None else (),
-        service_rate=scaling.service_rate.per_replica if scaling and scaling.service_rate else None,
-        start_seconds=max((start.seconds for start in scaling.starts), default=None) if scaling else None,
-        first_score=_first_score(status),
-    )
+@_gauge(
+    "rewardpool_pool_info", "What the pool serves and in which revision. Always 1.", "engine", "model_type", "revision"
+)
+def _info(pool: RewardPool, status: RewardPoolStatus) -> Samples:
+    yield (pool.spec.engine.name, pool.spec.model.type, status.current_revision), 1
 
 
-def _replicas(status: RewardPoolStatus) -> tuple[tuple[str, int], ...]:
-    scaling = status.scaling
-    recommended = (
-        (("recommended", scaling.recommended_replicas),)
-        if scaling is not None and scaling.recommended_replicas is not None
-        else ()
-    )
-    return (
-        ("desired", scaling.desired if scaling else status.replicas),
-        ("ready", status.ready_replicas),
-        ("starting", max(0, status.replicas - status.ready_replicas)),
-        ("draining", status.draining_replicas),
-        ("parked", status.parked_replicas),
-        *recommended,
-    )
+@_gauge(
+    REPLICAS,
+    "Workers of the pool: recommended by policies, desired, ready (in every router), starting, draining, parked.",
+    "state",
+)
+def _replicas(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    yield ("desired",), status.scaling.desired if status.scaling else status.replicas
+    yield ("ready",), status.ready_replicas
+    yield ("starting",), max(0, status.replicas - status.ready_replicas)
+    yield ("draining",), status.draining_replicas
+    yield ("parked",), status.parked_replicas
+    if status.scaling is not None and status.scaling.recommended_replicas is not None:
+        yield ("recommended",), status.scaling.recommended_replicas
 
 
-def _first_score(status: RewardPoolStatus) -> tuple[tuple[str, float], ...]:
+@_gauge("rewardpool_pool_condition", "1 where the status of the pool's condition is True, else 0.", "type")
+def _conditions(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    return (((condition.type,), condition.status == "True") for condition in status.conditions)
+
+
+@_gauge(
+    "rewardpool_pool_requests",
+    "Requests at the pool's routers: in_flight at a worker, or waiting for one. No series while unknown.",
+    "state",
+)
+def _requests(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    load = status.load
+    return ((("in_flight",), load.in_flight), (("waiting",), load.waiting)) if load else ()
+
+
+@_gauge(
+    "rewardpool_pool_scaling_limit",
+    "1 for what keeps the desired replicas from being those recommended. No series where nothing does.",
+    "limit",
+)
+def _limit(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    return (((status.scaling.limit,), 1),) if status.scaling and status.scaling.limit else ()
+
+
+@_gauge(
+    "rewardpool_pool_demands",
+    "Training jobs that announce to the pool: live, stalled (of the live ones), lapsed, ignored.",
+    "state",
+)
+def _demands(pool: RewardPool, status: RewardPoolStatus) -> Samples:
+    if pool.spec.autoscaling is not None:
+        states = [demand.state for demand in status.demands]
+        yield from (((state.lower(),), states.count(state)) for state in ("Live", "Lapsed", "Ignored"))
+        yield ("stalled",), sum(demand.stalled for demand in status.demands if demand.state == "Live")
+
+
+@_gauge(
+    "rewardpool_pool_service_rate",
+    "Requests that one busy replica answers in a second, as measured. No series until then.",
+)
+def _service_rate(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    rate = status.scaling.service_rate if status.scaling else None
+    return (((), rate.per_replica),) if rate else ()
+
+
+@_gauge(
+    "rewardpool_pool_start_seconds",
+    "Seconds from making to first score of the slowest of the last replicas. No series until one was seen.",
+)
+def _start_seconds(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    starts = status.scaling.starts if status.scaling else ()
+    return (((), max(start.seconds for start in starts)),) if starts else ()
+
+
+@_gauge(
+    "rewardpool_pool_first_score_seconds",
+    "What the last request at zero waited for until its score: decision, scheduling, pull, download, load, answer."
+    " No series until there was one.",
+    "part",
+)
+def _first_score(_: RewardPool, status: RewardPoolStatus) -> Samples:
     first = status.first_score
-    return tuple(first.parts) if first is not None and first.waits_for is None else ()
+    return (((part,), seconds) for part, seconds in first.parts) if first and first.waits_for is None else ()
 
 
-def _demands(demands: Sequence[DemandStatus]) -> tuple[tuple[str, int], ...]:
-    states = [demand.state for demand in demands]
-    stalled = sum(demand.stalled for demand in demands if demand.state == "Live")
-    return (*((state.lower(), states.count(state)) for state in _DEMANDS), ("stalled", stalled))
+@_gauge(
+    FAILING,
+    "Unix time since which a step of the pool's passes fails, and the reason. No series while none does.",
+    "step",
+    "reason",
+)
+def _failing(_: RewardPool, __: RewardPoolStatus) -> Samples:
+    return ()  # `PoolCollector.failing` has them: a pass that fails decides no status.
+
+
+def samples_of(pool: RewardPool, status: RewardPoolStatus) -> Mapping[str, Samples]:
+    """Return what is shown of a pool with this status, by family, and no more: a thousand pools are kept."""
+    return {name: tuple(read(pool, status)) for name, (_, _, read) in _GAUGES.items()}
 
 
 class PoolCollector(Collector):
     """The gauges of all pools, made anew at each scrape."""
 
     def __init__(self) -> None:
-        self.pools: dict[tuple[str, str], PoolMetrics] = {}
-        """Namespace and name -> metrics."""
+        self.pools: dict[tuple[str, str], Mapping[str, Samples]] = {}
+        """Namespace and name -> samples."""
         self.failing: dict[tuple[str, str], Sequence[tuple[str, str, float]]] = {}
         """Namespace and name -> steps that fail, why, and the Unix time since when."""
 
-    def describe(self) -> Iterable[Metric]:
-        """What the registry checks names by."""
-        return self.families()
+    def describe(self) -> tuple[GaugeMetricFamily, ...]:
+        """The families, without a series."""
+        return tuple(
+            GaugeMetricFamily(name, meaning, labels=(*POOL_LABELS, *labels))
+            for name, (meaning, labels, _) in _GAUGES.items()
+        )
 
     def collect(self) -> Iterable[Metric]:
         """The families with a series for every pool."""
-        families = self.families()
-        info, replicas, conditions, requests, limits, demands, rates, starts, first_scores, failing = families
-        for (namespace, name), steps in list(self.failing.items()):
-            for step, reason, since in steps:
-                failing.add_metric([namespace, name, step, reason], since)
-        # A copy: scrapes are answered by a thread of their own.
-        for (namespace, name), pool in list(self.pools.items()):
-            key = [namespace, name]
-            info.add_metric([*key, pool.engine, pool.model_type, pool.revision], 1)
-            for state, workers in pool.replicas:
-                replicas.add_metric([*key, state], workers)
-            for kind, holds in pool.conditions:
-                conditions.add_metric([*key, kind], holds)
-            for state, count in pool.requests:
-                requests.add_metric([*key, state], count)
-            if pool.limit is not None:
-                limits.add_metric([*key, pool.limit], 1)
-            for state, jobs in pool.demands:
-                demands.add_metric([*key, state], jobs)
-            if pool.service_rate is not None:
-                rates.add_metric(key, pool.service_rate)
-            if pool.start_seconds is not None:
-                starts.add_metric(key, pool.start_seconds)
-            for part, seconds in pool.first_score:
-                first_scores.add_metric([*key, part], seconds)
+        families = self.describe()
+        # Copies: scrapes are answered by a thread of their own.
+        failing = [
+            ((*key, step, reason), since) for key, steps in list(self.failing.items()) for step, reason, since in steps
+        ]
+        pools = list(self.pools.items())
+        for family in families:
+            of_pools = [((*key, *labels), figure) for key, samples in pools for labels, figure in samples[family.name]]
+            for labels, figure in failing if family.name == FAILING else of_pools:
+                family.add_metric(labels, figure)
         return families
-
-    def families(self) -> tuple[GaugeMetricFamily, ...]:
-        """The families, without a series."""
-        return (
-            GaugeMetricFamily(
-                "rewardpool_pool_info",
-                "What the pool serves and in which revision. Always 1.",
-                labels=(*POOL_LABELS, "engine", "model_type", "revision"),
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_replicas",
-                "Workers of the pool: recommended by policies, desired, ready (in every router), starting, draining,"
-                " parked.",
-                labels=(*POOL_LABELS, "state"),
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_condition",
-                "1 where the status of the pool's condition is True, else 0.",
-                labels=(*POOL_LABELS, "type"),
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_requests",
-                "Requests at the pool's routers: in_flight at a worker, or waiting for one. No series while unknown.",
-                labels=(*POOL_LABELS, "state"),
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_scaling_limit",
-                "1 for what keeps the desired replicas from being those recommended. No series where nothing does.",
-                labels=(*POOL_LABELS, "limit"),
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_demands",
-                "Training jobs that announce to the pool: live, stalled (of the live ones), lapsed, ignored.",
-                labels=(*POOL_LABELS, "state"),
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_service_rate",
-                "Requests that one busy replica answers in a second, as measured. No series until then.",
-                labels=POOL_LABELS,
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_start_seconds",
-                "Seconds from making to first score of the slowest of the last replicas. No series until one was seen.",
-                labels=POOL_LABELS,
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_first_score_seconds",
-                "What the last request at zero waited for until its score: decision, scheduling, pull, download, load,"
-                " answer. No series until there was one.",
-                labels=(*POOL_LABELS, "part"),
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_failing_since_timestamp_seconds",
-                "Unix time since which a step of the pool's passes fails, and the reason. No series while none does.",
-                labels=(*POOL_LABELS, "step", "reason"),
-            ),
-        )
