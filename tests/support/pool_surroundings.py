@@ -19,8 +19,7 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
-from rewardpool_operator.kubernetes.polls import background_poll
-from rewardpool_operator.kubernetes.polls import max_model_len as lengths
+from rewardpool_operator.kubernetes.polls import probes, reading
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
 from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
@@ -132,8 +131,8 @@ class Surroundings:
         self.reconciler = self.a_reconciler()
         monkeypatch.setattr(RouterAdmin, "observe", self._observed)
         monkeypatch.setattr(RouterAdmin, "add", self._added)
-        monkeypatch.setattr(lengths, "probe_score", self._probed)
-        monkeypatch.setattr(background_poll, "FIRST_PATIENCE_SECONDS", 0.01)
+        monkeypatch.setattr(probes, "probe_score", self._probed)
+        monkeypatch.setattr(reading, "FIRST_PATIENCE_SECONDS", 0.01)
 
     def a_reconciler(self) -> PoolReconciler:
         poll_limit = asyncio.Semaphore(8)

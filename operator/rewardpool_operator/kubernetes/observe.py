@@ -9,9 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from time import monotonic
-
-import aiohttp
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.golden_set import GoldenScores, scores_of_annotation
@@ -20,10 +17,9 @@ from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls, ca_bundle, trust
-from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
 from rewardpool_operator.kubernetes.polls.downloads import Downloads
-from rewardpool_operator.kubernetes.polls.first_answers import FirstAnswers
-from rewardpool_operator.kubernetes.polls.max_model_len import MaxModelLens
+from rewardpool_operator.kubernetes.polls.probes import Probes
+from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_only
 from rewardpool_operator.left_out import readable
 from rewardpool_operator.probe import read_in_flight
 from rewardpool_operator.routers.admin import RouterAdmin
@@ -38,28 +34,15 @@ class Observer:
     """Asks one pool's routers and workers, and remembers what needs no asking twice.
 
     Args:
-        session: carries the calls.
-        news: called when an answer came that no pass waited for.
-        poll_limit: bounds the background polls at a time, of all pools together.
-        clock: monotonic seconds.
+        polling: of the pool.
     """
 
-    def __init__(
-        self,
-        session: aiohttp.ClientSession,
-        *,
-        news: Callable[[], None],
-        poll_limit: asyncio.Semaphore,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._session = session
-        self._news = news
-        self._clock = clock
+    def __init__(self, polling: Polling) -> None:
+        self._polling = polling
         self._routers: dict[str, _PolledRouter] = {}
-        self._in_flight: dict[tuple[str, str, str | None], BackgroundPoll[int | None]] = {}
-        self._max_model_lens = MaxModelLens(session, news=news, poll_limit=poll_limit)
-        self._downloads = Downloads(session, news=news)
-        self._first_answers = FirstAnswers(session, news=news, poll_limit=poll_limit)
+        self._in_flight: dict[tuple[str, str, str | None], Reading[int | None]] = {}
+        self._probes = Probes(polling)
+        self._downloads = Downloads(polling)
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
 
@@ -75,16 +58,15 @@ class Observer:
             asyncio.gather(*(self._router(pod, pool, objects, keys, bundle) for pod in router_pods)),
             asyncio.gather(*(self._worker(pod, objects, key) for pod in worker_pods)),
         )
-        observed_at = self._clock()
+        observed_at = self._polling.clock()
         starts = [pods.container_id(pod) for pod in worker_pods]
-        workers = self._first_answers.look(pool, list(zip(workers, starts, strict=True)), key=key)
+        workers = self._probes.look(pool, list(zip(workers, starts, strict=True)), key=key)
         workers = await self._downloads.progress(workers, worker_pods)
-        self._max_model_lens.ask(pool, workers, key=key)
         measured = self._start_times.measure(workers, now=observed_at)
         measured = self._throughputs.measure(measured, routers, now=observed_at)
         return Snapshot(
             routers=tuple(routers),
-            workers=tuple(self._max_model_lens.described(worker) for worker in measured),
+            workers=measured,
             now=datetime.now(UTC),
             pool=pool,
             revision=revision,
@@ -124,7 +106,7 @@ class Observer:
             polled = None
         if polled is None:
             admin = RouterAdmin(
-                self._session,
+                self._polling.session,
                 flavor=pods.router_flavor(pod),
                 url=url,
                 metrics_url=metrics_url,
@@ -132,7 +114,7 @@ class Observer:
                 served_name=pool.served_name,
                 trust=trust(bundle, render.pool_host(pool)) if pods.served_certificate(pod) else None,
             )
-            polled = self._routers[router.name] = _PolledRouter(server, admin, self._news, self._clock)
+            polled = self._routers[router.name] = _PolledRouter(server, admin, self._polling)
         polled.admin.take_keys(keys.admins)
         await polled.list.ask(partial(polled.admin.observe, router.name))
         # Of a router that takes long its last answer holds, until it is known that there is none.
@@ -155,12 +137,10 @@ class Observer:
         if worker.url is None or not worker.running or worker.draining_since is None:
             return worker
         server = (worker.name, pods.container_id(pod), worker.url)
-        polled = self._in_flight.get(server)
-        if polled is None:
-            polled = self._in_flight[server] = BackgroundPoll(self._news, is_answer=_is_count)
+        reading = self._in_flight.setdefault(server, Reading(self._polling, is_answer=lambda count: count is not None))
+        over = await reading.ask(partial(read_in_flight, self._polling.session, worker.url, key=key))
         # An old count is none: it may be from before the last request came.
-        in_flight = await polled.ask(partial(read_in_flight, self._session, worker.url, key=key))
-        return replace(worker, in_flight=in_flight)
+        return replace(worker, in_flight=reading.last if over else None)
 
     def _forget(self, router_pods: tuple[Object, ...], worker_pods: tuple[Object, ...]) -> None:
         """Drop what is remembered of pods that are gone."""
@@ -174,14 +154,12 @@ class Observer:
             )
             for pod in worker_pods
         }
-        for elsewhere in self._in_flight.keys() - there:
-            self._in_flight.pop(elsewhere).close()
+        keep_only(self._in_flight, there)
 
     def close(self) -> None:
         """Stop asking."""
         self._forget((), ())
-        self._max_model_lens.close()
-        self._first_answers.close()
+        self._probes.close()
         self._downloads.close()
 
 
@@ -202,13 +180,11 @@ def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
 class _PolledRouter:
     """A router as one start of it, and the question for its list."""
 
-    def __init__(
-        self, server: tuple[str, ...], admin: RouterAdmin, news: Callable[[], None], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, server: tuple[str, ...], admin: RouterAdmin, polling: Polling) -> None:
         self.server = server
         """Uid of the pod, id of the container, addresses."""
         self.admin = admin
-        self.list: BackgroundPoll[Router] = BackgroundPoll(news, is_answer=_has_answered, clock=clock)
+        self.list: Reading[Router] = Reading(polling, is_answer=lambda router: router.answering)
 
 
 def _sensible(found: tuple[Object, ...], read: Callable[[Object], object]) -> tuple[Object, ...]:
@@ -223,14 +199,6 @@ def _sensible(found: tuple[Object, ...], read: Callable[[Object], object]) -> tu
 
 def _name_of(found: Object) -> object:
     return found["metadata"]["name"]
-
-
-def _has_answered(router: Router) -> bool:
-    return router.answering
-
-
-def _is_count(count: int | None) -> bool:
-    return count is not None
 
 
 def _protected(pool: RewardPool, objects: Objects, component: str) -> int | None:

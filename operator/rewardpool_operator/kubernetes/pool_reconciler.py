@@ -34,6 +34,7 @@ from rewardpool_operator.kubernetes.observe import Observer, snapshot_without_ro
 from rewardpool_operator.kubernetes.polls.downloads import pins_of
 from rewardpool_operator.kubernetes.polls.parity_check import ParityCheck
 from rewardpool_operator.kubernetes.polls.pod_warnings import PodWarnings
+from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.kubernetes.reconcilers.credentials import CredentialsReconciler
 from rewardpool_operator.kubernetes.reconcilers.owned_objects import OwnedObjectsReconciler
 from rewardpool_operator.kubernetes.reconcilers.status import StatusReconciler
@@ -87,24 +88,17 @@ class PoolReconciler:
         self._budgets = shared.budgets
         self._upgrade_slots = shared.upgrade_slots
         self._unseen = partial(shared.unseen, key[0])
-        self._observer = Observer(shared.session, news=wake, poll_limit=shared.poll_limit)
-        self._pod_warnings = PodWarnings(shared.kube, news=wake, poll_limit=shared.poll_limit)
-        self._golden = ParityCheck(
-            shared.kube,
-            shared.session,
-            keep=partial(shared.store.put, client.DEPLOYMENTS),
-            news=wake,
-            poll_limit=shared.poll_limit,
-        )
+        polling = Polling(session=shared.session, limit=shared.poll_limit, news=wake)
+        self._observer = Observer(polling)
+        self._pod_warnings = PodWarnings(shared.kube, polling)
+        self._golden = ParityCheck(shared.kube, polling, keep=partial(shared.store.put, client.DEPLOYMENTS))
         self._demands = Demands(shared.kube, shared.store)
         self._nulls: str | None = None
         self._parsed: StoredPool | None = None
         self._renderer = Renderer(image=shared.image, identity=shared.identity, defaults=shared.defaults)
         self._busy_at = monotonic()
         self._steps = Steps(is_away=shared.kube.is_away)
-        self._credentials = CredentialsReconciler(
-            shared.kube, shared.store, shared.session, key, self._steps, news=wake, poll_limit=shared.poll_limit
-        )
+        self._credentials = CredentialsReconciler(shared.kube, shared.store, key, self._steps, polling)
         self._lists = WorkerListReconciler(key, self._observer.router_admin)
         self._owned = OwnedObjectsReconciler(shared.kube, shared.store, shared.files, self._steps)
         self._status = StatusReconciler(shared.kube, shared.store, self._steps)
@@ -181,7 +175,7 @@ class PoolReconciler:
             # What came meanwhile is looked at in this pass, and what comes from here on in the next one: everything
             # below is made of this one version of the pool.
             objects = self._store.objects(self.key) or objects
-            objects = replace(objects, warnings=self._pod_warnings.notes(objects))
+            objects = replace(objects, warnings=await self._pod_warnings.notes(objects))
         if self._kube.is_away():
             acting = Acting.ROUTERS
         stored = self._stored(objects.pool)

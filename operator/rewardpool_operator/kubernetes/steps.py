@@ -9,7 +9,6 @@ condition Degraded, and, since a status that cannot be written says nothing, by 
 """
 
 import logging
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,13 +17,14 @@ from time import monotonic
 from typing import Final
 
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_operator.kubernetes.backoff import pause_seconds
 from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.snapshot import Failure
 from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
 
-SHORTEST_PAUSE_SECONDS: Final = 0.5
+SHORTEST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 5.0
 """Between two attempts at a step, so that all is as declared soon after the trouble is over."""
 BLIPS: Final = 1
@@ -111,14 +111,14 @@ class Steps:
         """The step was tried and failed; whether that is news."""
         before = self._failing.get(step)
         attempts = before.attempts + 1 if before else 1
-        longest = min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2 ** min(attempts, 8))
+        pause = pause_seconds(attempts, shortest=SHORTEST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS)
         self._failing[step] = Failing(
             step=step,
             reason=reason,
             message=message,
             since=before.since if before else self._now(),
             attempts=attempts,
-            not_before=self._clock() + longest * random.uniform(0.8, 1.0),  # noqa: S311 - spreads attempts
+            not_before=self._clock() + pause,
         )
         return before is None or before.message != message
 

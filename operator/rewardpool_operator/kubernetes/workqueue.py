@@ -23,7 +23,7 @@ SPACING_SECONDS: Final = 0.3
 PASSES_AT_A_TIME: Final = 10
 """More would not be faster, only each of them slower: one processor decides, and an API server that is busy with what
 a thousand pools asked for answers as many calls in a second, however many wait. Nor does a pass wait long for anybody
-else, see `background_poll.py`."""
+else, see `polls/reading.py`."""
 PASS_SECONDS: Final = 60.0
 """Deadline of a pass; every wait within has one far below it."""
 STUCK_SECONDS: Final = 120.0

@@ -15,6 +15,7 @@ from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.polls.downloads import Downloads, download_of, pins_of, with_download
+from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.snapshot import Download, Worker
 
 BEGUN = "2026-01-01T12:00:05Z"
@@ -155,7 +156,7 @@ async def test_a_worker_that_downloads_is_asked_how_far_it_is() -> None:
     pod = a_loading_pod(state={"running": {"startedAt": BEGUN}})
     worker = replace(pods.worker_of(pod), url=site.name)
     async with ClientSession() as session:
-        downloads = Downloads(session, news=lambda: None)
+        downloads = Downloads(Polling(session=session))
         (seen,) = await downloads.progress([worker], (pod,))
         downloads.close()
     await runner.cleanup()
@@ -167,7 +168,7 @@ async def test_a_worker_that_does_not_say_is_known_by_its_pod() -> None:
     pod = a_loading_pod(state={"running": {"startedAt": BEGUN}})
     worker = replace(pods.worker_of(pod), url="http://127.0.0.1:9")
     async with ClientSession() as session:
-        (seen,) = await Downloads(session, news=lambda: None).progress([worker], (pod,))
+        (seen,) = await Downloads(Polling(session=session)).progress([worker], (pod,))
     assert seen.download is not None
     assert seen.download.phase == "Resolving"
 

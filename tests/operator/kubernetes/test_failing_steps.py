@@ -12,7 +12,7 @@ from support.pool_surroundings import URL, Surroundings
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client, desired, pool_reconciler, steps
 from rewardpool_operator.kubernetes.client import Resource
-from rewardpool_operator.kubernetes.polls import background_poll
+from rewardpool_operator.kubernetes.polls import reading
 
 REFUSALS = (403, 404, 409, 429, 500)
 
@@ -24,7 +24,7 @@ async def around(monkeypatch: pytest.MonkeyPatch) -> Surroundings:
     await around.bring_up()
     monkeypatch.setattr(steps, "SHORTEST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(pool_reconciler, "BUSY_SECONDS", 0.02)
-    monkeypatch.setattr(background_poll, "PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.02)
     return around
 
 

@@ -1,6 +1,5 @@
 """Whom a rotation waits for, with workers that are stand-ins for the one question they are asked."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,6 +17,7 @@ from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.key_rotator import SYNC, KeyRotator, outdated_routers
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.observe import snapshot_without_routers
+from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.times import rfc3339
 
 KEY, NEXT = "k" * 20, "n" * 20
@@ -54,7 +54,7 @@ async def worker() -> AsyncIterator[Worker]:
 @pytest.fixture
 async def rotator() -> AsyncIterator[KeyRotator]:
     async with aiohttp.ClientSession() as session:
-        yield KeyRotator(session, poll_limit=asyncio.Semaphore(8))
+        yield KeyRotator(Polling(session=session))
 
 
 def pool(*, rotation: KeyRotation | None = None, **annotations: str) -> RewardPool:

@@ -13,8 +13,8 @@ from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN
 from rewardpool_operator.kubernetes.observe import Observer
-from rewardpool_operator.kubernetes.polls import background_poll
-from rewardpool_operator.kubernetes.polls import max_model_len as lengths
+from rewardpool_operator.kubernetes.polls import probes, reading
+from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import ProbeResult
 from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.snapshot import RegisteredWorker, Router, Snapshot
@@ -30,12 +30,11 @@ class Watched:
         self.silent = False
         self.asked: list[str] = []
         self.router = an_exposed_router(ip="10.0.0.8")
-        poll_limit = asyncio.Semaphore(8)
         session: Any = None
-        self._observer = Observer(session, news=lambda: None, poll_limit=poll_limit, clock=lambda: self.now)
+        self._observer = Observer(Polling(session=session, clock=lambda: self.now))
         monkeypatch.setattr(RouterAdmin, "observe", lambda admin, name: self._observed(admin, name))
-        monkeypatch.setattr(lengths, "probe_score", self._probed)
-        monkeypatch.setattr(background_poll, "PATIENCE_SECONDS", 0.01)
+        monkeypatch.setattr(probes, "probe_score", self._probed)
+        monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.01)
 
     async def look(self, *pods: dict[str, Any]) -> Snapshot:
         pool = a_pool()

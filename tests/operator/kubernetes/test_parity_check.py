@@ -14,6 +14,7 @@ from rewardpool_operator.golden_set import GoldenProblem, parse_golden_set, scor
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.polls import parity_check
 from rewardpool_operator.kubernetes.polls.parity_check import GoldenSetScorer, ParityCheck, score_golden_set
+from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.plan import Measure
 from rewardpool_operator.probe import NoScoreError
 
@@ -52,11 +53,8 @@ class FakeClock:
 def check_of(kube: FakeKube, session: Any = None, *, clock: FakeClock | None = None) -> ParityCheck:
     return ParityCheck(
         kube,  # type: ignore[arg-type]
-        session,
+        Polling(session=session, clock=clock or FakeClock()),
         keep=lambda _: None,
-        news=lambda: None,
-        poll_limit=asyncio.Semaphore(1),
-        clock=clock or FakeClock(),
     )
 
 
@@ -168,10 +166,8 @@ async def test_scores_are_kept_on_the_revisions_deployment_and_measured_once() -
     async with FakeWorker() as worker, aiohttp.ClientSession() as session:
         check = ParityCheck(
             kube,  # type: ignore[arg-type]
-            session,
+            Polling(session=session, news=done.set),
             keep=lambda _: None,
-            news=done.set,
-            poll_limit=asyncio.Semaphore(1),
         )
         for _ in range(3):
             check.measure(POOL, GOLDEN, [Measure(revision="new", worker_url=worker.url)], key=None)
@@ -193,8 +189,8 @@ async def test_pauses_between_measurements_grow_to_a_bound(monkeypatch: pytest.M
     for _ in range(1100):
         clock.seconds += parity_check.LONGEST_PAUSE_SECONDS
         check.measure(POOL, GOLDEN, [Measure(revision="new", worker_url="http://w0")], key=None)
-        assert check.is_measuring
-        while check.is_measuring:  # noqa: ASYNC110 - it fails at once
+        assert check._measuring
+        while check._measuring:  # noqa: ASYNC110 - it fails at once
             await asyncio.sleep(0)
 
 
@@ -203,11 +199,8 @@ async def test_a_failed_measurement_pauses() -> None:
     async with FakeWorker(breaks_off, breaks_off) as worker, aiohttp.ClientSession() as session:
         check = ParityCheck(
             FakeKube(),  # type: ignore[arg-type]
-            session,
+            Polling(session=session, news=done.set, clock=clock),
             keep=lambda _: None,
-            news=done.set,
-            poll_limit=asyncio.Semaphore(1),
-            clock=clock,
         )
         wanted = [Measure(revision="new", worker_url=worker.url)]
         check.measure(POOL, GOLDEN, wanted, key=None)

@@ -2,12 +2,14 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from support.kube_builders import a_pod
 
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.polls.pod_warnings import AGAIN_SECONDS, MAX_EXPLAINED, PodWarnings
+from rewardpool_operator.kubernetes.polls.reading import Polling
 
 CREATED = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = CREATED + timedelta(minutes=1)
@@ -20,17 +22,21 @@ class Surroundings:
         self.asked: list[str] = []
         self.now = 0.0
         self.news = 0
-        self.warnings = PodWarnings(self, news=self._tell, poll_limit=asyncio.Semaphore(1), clock=lambda: self.now)  # type: ignore[arg-type]
+        session: Any = None
+        polling = Polling(session=session, news=self._tell, clock=lambda: self.now)
+        self.warnings = PodWarnings(self, polling)  # type: ignore[arg-type]
 
     async def last_warning(self, namespace: str, uid: str) -> str | None:
         self.asked.append(uid)
+        for _ in range(5):
+            await asyncio.sleep(0)
         return "FailedMount: no such claim"
 
     def _tell(self) -> None:
         self.news += 1
 
     async def notes(self, *pods: Object, now: datetime = LATER) -> dict[str, str]:
-        found = dict(self.warnings.notes(Objects(pool={}, pods=pods), now=now))
+        found = dict(await self.warnings.notes(Objects(pool={}, pods=pods), now=now))
         for _ in range(20):
             await asyncio.sleep(0)
         return found

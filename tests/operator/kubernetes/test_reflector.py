@@ -7,8 +7,9 @@ import pytest
 from support.scripted_kube import NAMESPACE, ScriptedKube, an_object
 
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.backoff import pause_seconds
 from rewardpool_operator.kubernetes.cache import reflector
-from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError, Reflector, pause_seconds
+from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError, Reflector
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, WatchEvent, WatchSilentError
 
@@ -148,9 +149,8 @@ async def test_an_api_server_that_is_away_leaves_the_store_as_it_was_and_is_no_d
 
 
 @pytest.mark.parametrize(("failed", "least", "most"), [(0, 0.0, 0.0), (1, 0.25, 0.5), (3, 1.0, 2.0), (50, 1.5, 3.0)])
-def test_pauses_grow_to_a_bound(failed: int, least: float, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reflector, "SHORTEST_PAUSE_SECONDS", 0.5)
-    assert least <= pause_seconds(failed) <= most
+def test_pauses_grow_to_a_bound(failed: int, least: float, most: float) -> None:
+    assert least <= pause_seconds(failed, shortest=0.5, longest=3.0) <= most
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.secret_reader import SHORTEST_SECONDS, SecretReader
-from rewardpool_operator.kubernetes.polls import background_poll
+from rewardpool_operator.kubernetes.polls import reading
+from rewardpool_operator.kubernetes.polls.reading import Polling
 
 
 class FakeKube:
@@ -49,7 +50,8 @@ def a_secret(name: str) -> Object:
 def a_reader(kube: FakeKube) -> tuple[SecretReader, Store]:
     store = Store()
     store.put(client.POOLS, {"metadata": {"name": "rm", "namespace": "rl", "resourceVersion": "1"}})
-    return SecretReader(kube, store, ("rl", "rm")), store  # type: ignore[arg-type]
+    polling = Polling(session=None)  # type: ignore[arg-type]
+    return SecretReader(kube, store, ("rl", "rm"), polling), store  # type: ignore[arg-type]
 
 
 def known(store: Store) -> set[str]:
@@ -110,7 +112,7 @@ async def test_of_two_secrets_the_one_that_can_be_read_is_known() -> None:
 
 
 async def test_a_reading_that_hangs_goes_on_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_poll, "FIRST_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(reading, "FIRST_PATIENCE_SECONDS", 0.01)
     kube = FakeKube("rm-key", "rm-router-admin")
     kube.answers.clear()
     reader, _ = a_reader(kube)

@@ -11,10 +11,12 @@ from support.kube_builders import a_pool
 from cluster.certificates import Authority
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN, CertificateReader, TlsError, ca_bundle, certificate_of
-from rewardpool_operator.kubernetes.polls import background_poll
+from rewardpool_operator.kubernetes.polls import reading
+from rewardpool_operator.kubernetes.polls.reading import Polling
 
 A_REFUSAL = KubeError("get", status=403, reason="Forbidden", message="not for you")
 POOL = a_pool(router={"tls": {"secretName": "rm-tls"}})
+POLLING = Polling(session=None)  # type: ignore[arg-type]
 
 
 def encoded(text: str) -> str:
@@ -116,7 +118,7 @@ class FakeKube:
 
 async def test_a_new_certificate_is_noticed_and_an_old_one_not_read_at_every_pass(files: dict[str, str]) -> None:
     kube = FakeKube(None)
-    reader = CertificateReader(kube)  # type: ignore[arg-type]
+    reader = CertificateReader(kube, POLLING)  # type: ignore[arg-type]
     first = await reader.look(POOL, now=0.0, pools=1, may_read=True)
     assert first is not None
     assert "does not exist" in (first.problem or "")
@@ -130,7 +132,7 @@ async def test_a_new_certificate_is_noticed_and_an_old_one_not_read_at_every_pas
 
 async def test_an_operator_that_may_not_read_goes_by_what_it_knows(files: dict[str, str]) -> None:
     kube = FakeKube(a_secret(**files))
-    reader = CertificateReader(kube)  # type: ignore[arg-type]
+    reader = CertificateReader(kube, POLLING)  # type: ignore[arg-type]
     unread = await reader.look(POOL, now=0.0, pools=1, may_read=False)
     assert "has not answered yet" in (unread.problem or "")
     known = await reader.look(POOL, now=1.0, pools=1, may_read=True)
@@ -141,7 +143,7 @@ async def test_an_operator_that_may_not_read_goes_by_what_it_knows(files: dict[s
 @pytest.mark.parametrize("error", [KubeUnreachableError("no answer in time"), A_REFUSAL])
 async def test_while_the_secret_cannot_be_read_what_was_known_holds(files: dict[str, str], error: Exception) -> None:
     kube = FakeKube(a_secret(**files))
-    reader = CertificateReader(kube)  # type: ignore[arg-type]
+    reader = CertificateReader(kube, POLLING)  # type: ignore[arg-type]
     known = await reader.look(POOL, now=0.0, pools=1, may_read=True)
     kube.error = error
     assert await reader.look(POOL, now=60.0, pools=1, may_read=True) is known
@@ -151,7 +153,7 @@ async def test_while_the_secret_cannot_be_read_what_was_known_holds(files: dict[
 async def test_a_secret_that_cannot_be_read_at_all_is_a_problem_that_says_why(files: dict[str, str]) -> None:
     kube = FakeKube(a_secret(**files))
     kube.error = A_REFUSAL
-    reader = CertificateReader(kube)  # type: ignore[arg-type]
+    reader = CertificateReader(kube, POLLING)  # type: ignore[arg-type]
     tls = await reader.look(POOL, now=0.0, pools=1, may_read=True)
     assert "the Secret rm-tls cannot be read: get: not for you" in (tls.problem or "")
 
@@ -159,9 +161,9 @@ async def test_a_secret_that_cannot_be_read_at_all_is_a_problem_that_says_why(fi
 async def test_an_api_server_that_is_slow_holds_up_no_pass(
     files: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background_poll, "FIRST_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(reading, "FIRST_PATIENCE_SECONDS", 0.01)
     kube = FakeKube(a_secret(**files))
     kube.hangs = True
-    reader = CertificateReader(kube)  # type: ignore[arg-type]
+    reader = CertificateReader(kube, POLLING)  # type: ignore[arg-type]
     assert (await reader.look(POOL, now=0.0, pools=1, may_read=True)).certificate is None
     reader.close()

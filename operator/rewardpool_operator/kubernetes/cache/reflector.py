@@ -22,6 +22,7 @@ from time import monotonic
 from typing import Final
 
 from rewardpool_api import names
+from rewardpool_operator.kubernetes.backoff import pause_seconds
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import (
     PODS,
@@ -131,7 +132,7 @@ class Reflector:
                 self._version = None
                 log.exception("the watch of %s failed, all of them are listed again", self.resource.plural)
             self.alive_at = self._clock()
-            await asyncio.sleep(pause_seconds(failed))
+            await asyncio.sleep(pause_seconds(failed, shortest=SHORTEST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS))
 
     def _mark_seen(self) -> None:
         """The API server said something about this kind."""
@@ -205,9 +206,3 @@ class Reflector:
                 self.problem = NO_CRD if is_unknown else str(error)
             level = logging.WARNING if failed == 1 else logging.DEBUG
             log.log(level, "the watch of %s: %s", self.resource.plural, error)
-
-
-def pause_seconds(failed: int) -> float:
-    """Before the next attempt, after so many that failed in a row."""
-    longest = min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2 ** min(failed - 1, 8)) if failed else 0.0
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, hides nothing

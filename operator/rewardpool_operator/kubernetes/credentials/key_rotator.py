@@ -10,8 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import aiohttp
-
 from rewardpool_api import RewardPool, names
 from rewardpool_api.status import MAX_REQUEST
 from rewardpool_operator.kubernetes import pods
@@ -20,6 +18,7 @@ from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials import rotation
 from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, is_another_pools, new_key
 from rewardpool_operator.kubernetes.credentials.rotation import Progress, Step
+from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import takes_key
 from rewardpool_operator.snapshot import Snapshot, Worker
 
@@ -36,13 +35,11 @@ class KeyRotator:
     """The keys of one pool.
 
     Args:
-        session: carries the questions to workers.
-        poll_limit: bounds the background polls at a time, of all pools together.
+        polling: of the pool.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, *, poll_limit: asyncio.Semaphore) -> None:
-        self._session = session
-        self._poll_limit = poll_limit
+    def __init__(self, polling: Polling) -> None:
+        self._polling = polling
         self._keys: Keys | None = None
         self._step: Step | None = None
         self._progress = Progress()
@@ -112,8 +109,8 @@ class KeyRotator:
         if seen in self._taken:
             return True
         try:
-            async with self._poll_limit, asyncio.timeout(PATIENCE_SECONDS):
-                taken = await takes_key(self._session, worker.url, key=key)
+            async with self._polling.limit, asyncio.timeout(PATIENCE_SECONDS):
+                taken = await takes_key(self._polling.session, worker.url, key=key)
         except TimeoutError:
             log.debug("%s does not say in time whether it takes the next key", worker.name)
             return False

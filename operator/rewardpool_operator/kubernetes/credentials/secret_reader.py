@@ -9,15 +9,14 @@ as the last reading is not complete nothing may be made from what the store has.
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
-from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
+from rewardpool_operator.kubernetes.client import Kube, Object
+from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_only
 
 READS_PER_SECOND: Final = 16
 """Of all pools together, while nothing happens, until the longest time is reached: one hundredth of a core."""
@@ -35,16 +34,6 @@ def seconds_between_reads(pools: int) -> float:
     return min(LONGEST_SECONDS, max(SHORTEST_SECONDS, 2 * pools / READS_PER_SECOND))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What the API server said of the Secrets, each for itself."""
-
-    found: Mapping[str, Object | None]
-    """Name -> the Secret, None where there is none."""
-    refused: Mapping[str, str]
-    """Name -> why nobody knows."""
-
-
 class SecretReader:
     """Keeps the Secrets of one pool in the store.
 
@@ -52,34 +41,36 @@ class SecretReader:
         kube: the API server.
         store: takes the Secrets.
         key: of the pool.
-        news: called when an answer came that no pass waited for.
+        polling: of the pool.
     """
 
-    def __init__(self, kube: Kube, store: Store, key: Key, *, news: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, kube: Kube, store: Store, key: Key, polling: Polling) -> None:
         self._kube = kube
         self._store = store
-        self._key = key
-        self._asked: BackgroundPoll[Reading] = BackgroundPoll(news, is_answer=lambda reading: not reading.refused)
-        self._seen: set[str] = set()
+        self._namespace, self._pool = key
+        self._readings: dict[str, Reading[Object | None]] = {name: Reading(polling) for name in secret_names(key[1])}
         self._read_at: float | None = None
         self._suspicious = False
-        self.problem: str | None = None
-        """Why the last reading that ended was not complete; None when it was."""
 
     @property
     def known(self) -> bool:
         """Whether all of them were read, at any time."""
-        return self._seen >= set(secret_names(self._key[1]))
+        return all(reading.is_answered for reading in self._readings.values())
 
     @property
     def opens_routers(self) -> bool:
         """Whether the Secret with the key of the routers' worker lists was read, at any time."""
-        return names.admin_secret(self._key[1]) in self._seen
+        return self._readings[names.admin_secret(self._pool)].is_answered
 
     @property
     def pending(self) -> bool:
         """Whether a reading is under way in the background."""
-        return self._asked.pending
+        return any(reading.pending for reading in self._readings.values())
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last reading that ended was not complete; None when it was."""
+        return "; ".join(reading.problem for reading in self._readings.values() if reading.problem) or None
 
     @property
     def current(self) -> bool:
@@ -98,16 +89,8 @@ class SecretReader:
 
     async def read(self, now: float) -> bool:
         """Read them into the store; whether the reading is over. One that takes long goes on in the background."""
-        reading = await self._asked.ask(self._read)
-        if reading is None:
+        if not all(await asyncio.gather(*map(self._read, self._readings))):
             return False
-        for name, secret in reading.found.items():
-            self._seen.add(name)
-            if secret is None:
-                self._store.forget(client.SECRETS, self._key[0], name)
-            else:
-                self._store.put(client.SECRETS, secret)
-        self.problem = "; ".join(reading.refused.values()) or None
         if self.problem is None:
             # Spread, or pools that were made together would be read together for ever.
             self._read_at = now - random.uniform(0.0, 0.2) * SHORTEST_SECONDS  # noqa: S311 - hides nothing
@@ -116,17 +99,14 @@ class SecretReader:
 
     def close(self) -> None:
         """Stop reading."""
-        self._asked.close()
+        keep_only(self._readings, ())
 
-    async def _read(self) -> Reading:
-        found: dict[str, Object | None] = {}
-        refused: dict[str, str] = {}
-
-        async def read(name: str) -> None:
-            try:
-                found[name] = await self._kube.get(client.SECRETS, self._key[0], name)
-            except (KubeError, KubeUnreachableError) as error:
-                refused[name] = str(error)
-
-        await asyncio.gather(*(read(name) for name in secret_names(self._key[1])))
-        return Reading(found=found, refused=dict(sorted(refused.items())))
+    async def _read(self, name: str) -> bool:
+        reading = self._readings[name]
+        over = await reading.ask(partial(self._kube.get, client.SECRETS, self._namespace, name))
+        if over and reading.problem is None:
+            if reading.last is None:
+                self._store.forget(client.SECRETS, self._namespace, name)
+            else:
+                self._store.put(client.SECRETS, reading.last)
+        return over

@@ -9,16 +9,15 @@ import base64
 import binascii
 import re
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
 from rewardpool_api import RewardPool, names
-from rewardpool_operator.kubernetes.client import SECRETS, Kube, KubeError, KubeUnreachableError, Object
+from rewardpool_operator.kubernetes.client import SECRETS, Kube, Object
 from rewardpool_operator.kubernetes.credentials.secret_reader import seconds_between_reads
 from rewardpool_operator.kubernetes.diff import short_hash
-from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
+from rewardpool_operator.kubernetes.polls.reading import Polling, Reading
 from rewardpool_operator.routers.admin import Trust
 from rewardpool_runtime.trust import verifying_context
 
@@ -117,33 +116,26 @@ PLAIN: Final = Tls()
 """HTTP."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What the API server said of a Secret."""
-
-    secret: Object | None = None
-    """None when there is none."""
-    refused: str | None = None
-    """Why nobody knows."""
-
-
 class CertificateReader:
     """Reads the Secret of one pool's certificate by name, as often as the pool's own Secrets.
 
     Args:
         kube: the API server.
-        news: called when an answer came that no pass waited for.
+        polling: of the pool.
     """
 
-    def __init__(self, kube: Kube, *, news: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, kube: Kube, polling: Polling) -> None:
         self._kube = kube
-        self._news = news
+        self._polling = polling
         self._name: str | None = None
-        self._asked = self._question()
+        self._reading: Reading[Object | None] = Reading(polling)
         self._read_at = float("-inf")
-        self._known: Tls | None = None
-        self.refused: str | None = None
+        self._tls: Tls | None = None
+
+    @property
+    def refused(self) -> str | None:
         """Why the Secret could not be read the last time; None when it could."""
+        return self._reading.problem
 
     async def look(self, pool: RewardPool, *, now: float, pools: int, may_read: bool) -> Tls:
         """The certificate as of `now` (monotonic seconds); what was read last holds while the Secret cannot be read.
@@ -156,47 +148,31 @@ class CertificateReader:
         """
         name = pool.spec.router.tls.secret_name if pool.spec.router.tls else None
         if name != self._name:
-            self._forget(name)
+            self.close()
+            self._reading, self._read_at = Reading(self._polling), float("-inf")
+            self._name, self._tls = name, None
         if name is None:
             return PLAIN
         due = self.refused is not None or now - self._read_at >= seconds_between_reads(pools)
-        if may_read and (due or self._asked.pending):
-            await self._read(pool, name, now)
-        if self._known is not None:
-            return self._known
+        if may_read and (due or self._reading.pending):
+            over = await self._reading.ask(partial(self._kube.get, SECRETS, pool.metadata.namespace, name))
+            if over and self.refused is None:
+                self._read_at, self._tls = now, _tls_of(pool, self._reading.last)
+        if self._tls is not None:
+            return self._tls
         why = self.refused or "the API server has not answered yet"
         return Tls(problem=f"spec.router.tls.secretName: the Secret {name} cannot be read: {why}")
 
     def close(self) -> None:
         """Stop reading."""
-        self._asked.close()
+        self._reading.close()
 
-    def _question(self) -> BackgroundPoll[Answer]:
-        return BackgroundPoll(self._news, is_answer=lambda answer: answer.refused is None)
 
-    def _forget(self, name: str | None) -> None:
-        self._asked.close()
-        self._name, self._known, self.refused, self._read_at = name, None, None, float("-inf")
-        self._asked = self._question()
-
-    async def _read(self, pool: RewardPool, name: str, now: float) -> None:
-        answer = await self._asked.ask(partial(self._ask, pool.metadata.namespace, name))
-        if answer is None:
-            return
-        self.refused = answer.refused
-        if answer.refused is not None:
-            return
-        self._read_at = now
-        try:
-            self._known = Tls(certificate=certificate_of(pool, answer.secret))
-        except TlsError as error:
-            self._known = Tls(problem=str(error))
-
-    async def _ask(self, namespace: str, name: str) -> Answer:
-        try:
-            return Answer(secret=await self._kube.get(SECRETS, namespace, name))
-        except (KubeError, KubeUnreachableError) as error:
-            return Answer(refused=str(error))
+def _tls_of(pool: RewardPool, secret: Object | None) -> Tls:
+    try:
+        return Tls(certificate=certificate_of(pool, secret))
+    except TlsError as error:
+        return Tls(problem=str(error))
 
 
 def _only_certificates(pem: str) -> str:

@@ -1,8 +1,8 @@
 """What a pass must not wait for: questions to workers and to the API server that are asked in the background.
 
-background_poll.py  the machinery: ask in the background, have the answer at a later pass
-max_model_len.py    how long a sample may be, by the engine
-parity_check.py     what a worker makes of the golden set
-downloads.py        how far a download is
-pod_warnings.py     why a pod does not start, by its events
+reading.py       the machinery: ask in the background, have the answer at a later pass
+probes.py        whether a worker scores, and what it says of its model
+parity_check.py  what a worker makes of the golden set
+downloads.py     how far a download is
+pod_warnings.py  why a pod does not start, by its events
 """

@@ -8,7 +8,7 @@ the revision has a Deployment. What the pods report stays in their status, so a 
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -21,7 +21,7 @@ from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_DOWNLOAD, is_download
-from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
+from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_only
 from rewardpool_operator.snapshot import Download, DownloadPhase, Worker
 from rewardpool_operator.untrusted import NONSENSE, count_of, printable, time_of
 
@@ -68,39 +68,34 @@ class Downloads:
     """Asks workers that download how far they are.
 
     Args:
-        session: carries the calls.
-        news: called when an answer came that no pass waited for.
+        polling: of the pool.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, *, news: Callable[[], None]) -> None:
-        self._session = session
-        self._news = news
-        self._polls: dict[str, BackgroundPoll[Download | None]] = {}
+    def __init__(self, polling: Polling) -> None:
+        self._polling = polling
+        self._readings: dict[str, Reading[Download | None]] = {}
 
     async def progress(self, workers: list[Worker], found: tuple[Object, ...]) -> list[Worker]:
         """The workers, with their downloads as the pods and the programs report them."""
         by_name = {pod["metadata"]["name"]: pod for pod in found}
         seen = [with_download(worker, by_name[worker.name]) for worker in workers]
         polled = [worker for worker in seen if worker.is_downloading and worker.active][:MAX_POLLED]
-        self._forget({worker.name for worker in polled})
+        keep_only(self._readings, {worker.name for worker in polled})
         answers = await asyncio.gather(*(self._ask(worker) for worker in polled))
         progress = {worker.name: answer for worker, answer in zip(polled, answers, strict=True) if answer is not None}
         return [replace(worker, download=progress.get(worker.name, worker.download)) for worker in seen]
 
     def close(self) -> None:
         """Stop asking."""
-        self._forget(set())
+        keep_only(self._readings, ())
 
     async def _ask(self, worker: Worker) -> Download | None:
-        poll = self._polls.setdefault(
-            worker.name, BackgroundPoll(self._news, is_answer=lambda answer: answer is not None)
+        reading = self._readings.setdefault(
+            worker.name, Reading(self._polling, is_answer=lambda answer: answer is not None)
         )
-        answer = await poll.ask(partial(_read, self._session, worker)) if worker.url else None
-        return answer or poll.last
-
-    def _forget(self, wanted: set[str]) -> None:
-        for gone in self._polls.keys() - wanted:
-            self._polls.pop(gone).close()
+        if worker.url:
+            await reading.ask(partial(_read, self._polling.session, worker))
+        return reading.last
 
 
 async def _read(session: aiohttp.ClientSession, worker: Worker) -> Download | None:

@@ -7,10 +7,9 @@ again, and the scores of a revision outlive its workers.
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from time import monotonic
+from functools import partial
 from typing import Final
 
 import aiohttp
@@ -27,7 +26,9 @@ from rewardpool_operator.golden_set import (
     parse_golden_set,
 )
 from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
+from rewardpool_operator.kubernetes.backoff import pause_seconds
+from rewardpool_operator.kubernetes.client import Kube, Object
+from rewardpool_operator.kubernetes.polls.reading import NO_ANSWER, Polling, Reading
 from rewardpool_operator.plan import Measure
 from rewardpool_operator.probe import NoScoreError, score_text
 
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 READ_SECONDS: Final = 5.0
 """Between two looks at the ConfigMap while a rollout depends on it."""
 READ_PATIENCE_SECONDS: Final = 1.0
-"""For an answer; without one, the set that was read last holds."""
+"""For an answer; until one is there, the set that was read last holds."""
 READ_SETTLED_SECONDS: Final = 60.0
 """Between two looks while the present revision is the good one: what changed matters to the next rollout."""
 AT_A_TIME: Final = 4
@@ -45,7 +46,7 @@ MEASURE_SECONDS: Final = 900.0
 """For the whole set; then another attempt is made."""
 ATTEMPTS: Final = 5
 """At a set whose worker fails. After the last, the texts that have no score are kept as such."""
-FIRST_PAUSE_SECONDS: Final = 2.0
+SHORTEST_PAUSE_SECONDS: Final = 4.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 """Between two attempts: a rollout waits for their outcome."""
 
@@ -62,50 +63,31 @@ class GoldenSetScorer:
     served_name: str
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What was read, for which revision, and when by the clock."""
-
-    ref: GoldenSetRef
-    revision: str
-    at: float
-    golden: Golden
-
-
 class ParityCheck:
     """One pool's golden set and its measurements.
 
     Args:
         kube: the API server.
-        session: carries scores.
+        polling: of the pool.
         keep: takes a Deployment as the API server answered it.
-        news: called when scores have been kept.
-        poll_limit: bounds the background polls at a time, of all pools together.
-        clock: monotonic seconds.
     """
 
-    def __init__(
-        self,
-        kube: Kube,
-        session: aiohttp.ClientSession,
-        *,
-        keep: Callable[[Object], object],
-        news: Callable[[], None],
-        poll_limit: asyncio.Semaphore,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, kube: Kube, polling: Polling, *, keep: Callable[[Object], object]) -> None:
         self._kube = kube
-        self._session = session
+        self._polling = polling
         self._keep = keep
-        self._news = news
-        self._poll_limit = poll_limit
-        self._clock = clock
-        self._read: _Read | None = None
-        self.refused: str | None = None
-        """Why the set could not be read the last time; None when it could, or when there is nothing to read."""
+        self._reading: Reading[Golden] = Reading(polling)
+        self._asked_for: tuple[GoldenSetRef | None, str] = (None, "")
+        """What was read last, and the present revision then."""
         self._measuring: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
         """Revision and digest -> failed attempts, and when the next one may be made."""
+
+    @property
+    def refused(self) -> str | None:
+        """Why the set could not be read the last time; None when it could, or when there is nothing to read."""
+        ref, problem = self._asked_for[0], self._reading.problem
+        return None if ref is None or problem is None else f"{_named(ref)} cannot be read: {problem}"
 
     async def golden(self, pool: RewardPool, *, revision: str) -> Golden | None:
         """The golden set as last read, or why there is none; None when the pool asks for no comparison.
@@ -113,28 +95,24 @@ class ParityCheck:
         While the API server is away or refuses, what was read before holds.
         """
         parity = pool.spec.rollout.parity
-        if parity is None:
-            self._read, self.refused = None, None
+        ref = None if parity is None else parity.golden_set_ref
+        if ref != self._asked_for[0]:
+            self._reading.close()
+            self._reading, self._asked_for = Reading(self._polling), (ref, "")
+        if ref is None:
             return None
         rollout = pool.status.rollout
         settled = rollout is not None and rollout.stable_revision == revision
         fresh_for = READ_SETTLED_SECONDS if settled else READ_SECONDS
-        ref = parity.golden_set_ref
-        before = self._read if self._read is not None and self._read.ref == ref else None
         # A new revision is compared with the set of its own time.
-        if before is not None and before.revision == revision and self._clock() - before.at < fresh_for:
-            return before.golden
-        found: Golden
-        try:
-            async with asyncio.timeout(READ_PATIENCE_SECONDS):
-                found = await read_golden_set(self._kube, pool.metadata.namespace, ref)
-        except (KubeError, KubeUnreachableError, TimeoutError) as error:
-            self.refused = f"{_named(ref)} cannot be read: {error or 'no answer in time'}"
-            found = before.golden if before else GoldenProblem(message=self.refused)
-        else:
-            self.refused = None
-        self._read = _Read(ref, revision, self._clock(), found)
-        return found
+        is_old = self._polling.clock() - self._reading.asked_at >= fresh_for or self._asked_for != (ref, revision)
+        if self._reading.pending or is_old:
+            if not self._reading.pending:
+                self._asked_for = (ref, revision)
+            question = partial(read_golden_set, self._kube, pool.metadata.namespace, ref)
+            await self._reading.ask(question, patience=READ_PATIENCE_SECONDS)
+        unread = self.refused or f"{_named(ref)} cannot be read: the API server has not answered yet"
+        return self._reading.last or GoldenProblem(message=unread)
 
     def measure(self, pool: RewardPool, golden: Golden | None, wanted: Iterable[Measure], *, key: str | None) -> None:
         """Begin what is to be measured and is neither under way nor pausing after a failure."""
@@ -143,20 +121,13 @@ class ParityCheck:
         for measure in wanted:
             name = (measure.revision, golden.digest)
             failed, not_before = self._failures.get(name, (0, 0.0))
-            if name in self._measuring or self._clock() < not_before:
+            if name in self._measuring or self._polling.clock() < not_before:
                 continue
-            served_name = pool.served_name
-            scorer = GoldenSetScorer(
-                session=self._session, worker_url=measure.worker_url, key=key, served_name=served_name
-            )
+            session, served_name = self._polling.session, pool.served_name
+            scorer = GoldenSetScorer(session=session, worker_url=measure.worker_url, key=key, served_name=served_name)
             last = failed + 1 >= ATTEMPTS
             task = asyncio.create_task(self._measure(pool, measure.revision, golden, scorer, last=last))
             self._measuring[name] = task
-
-    @property
-    def is_measuring(self) -> bool:
-        """Whether a worker scores the set now."""
-        return bool(self._measuring)
 
     def close(self) -> None:
         """Stop asking."""
@@ -168,14 +139,13 @@ class ParityCheck:
     ) -> None:
         name = (revision, golden.digest)
         try:
-            async with self._poll_limit, asyncio.timeout(MEASURE_SECONDS):
+            async with self._polling.limit, asyncio.timeout(MEASURE_SECONDS):
                 scores = await score_golden_set(golden, scorer, give_up=last)
             await self._write(pool, revision, scores)
-        except (NoScoreError, TimeoutError, KubeError, KubeUnreachableError) as error:
+        except (NoScoreError, *NO_ANSWER) as error:
             failed = self._failures.get(name, (0, 0.0))[0] + 1
-            longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(failed, 8))
-            pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads attempts
-            self._failures[name] = (failed, self._clock() + pause)
+            pause = pause_seconds(failed, shortest=SHORTEST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS)
+            self._failures[name] = (failed, self._polling.clock() + pause)
             words = str(error) or "not all texts were scored in time"
             log.warning("the golden set could not be scored by revision %s: %s", revision, words)
         else:
@@ -183,7 +153,7 @@ class ParityCheck:
             log.info("revision %s has scored the %d golden texts", revision, len(golden.texts))
         finally:
             del self._measuring[name]
-            self._news()
+            self._polling.news()
 
     async def _write(self, pool: RewardPool, revision: str, scores: GoldenScores) -> None:
         patch = {"metadata": {"annotations": {names.ANNOTATION_GOLDEN_SCORES: scores.to_annotation()}}}

@@ -3,11 +3,7 @@
 What cannot be read is as it was read last; while not all of it was read, nothing is made of it. See `credentials/`.
 """
 
-import asyncio
-from collections.abc import Callable
 from time import monotonic
-
-import aiohttp
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason
@@ -19,6 +15,7 @@ from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.secret_deletion import shows_a_deletion
 from rewardpool_operator.kubernetes.credentials.secret_reader import SecretReader
 from rewardpool_operator.kubernetes.credentials.tls import CertificateReader, Tls
+from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
 from rewardpool_operator.kubernetes.steps import Step, Steps
 from rewardpool_operator.snapshot import Snapshot
@@ -30,29 +27,17 @@ class CredentialsReconciler:
     Args:
         kube: the API server.
         store: takes the Secrets.
-        session: carries the questions to workers whether they take the next key.
         key: namespace and name of the pool.
         steps: hears what could not be read.
-        news: called when an answer came that no pass waited for.
-        poll_limit: bounds the background polls at a time, of all pools together.
+        polling: of the pool.
     """
 
-    def __init__(
-        self,
-        kube: Kube,
-        store: Store,
-        session: aiohttp.ClientSession,
-        key: Key,
-        steps: Steps,
-        *,
-        news: Callable[[], None],
-        poll_limit: asyncio.Semaphore,
-    ) -> None:
+    def __init__(self, kube: Kube, store: Store, key: Key, steps: Steps, polling: Polling) -> None:
         self._pool = key[1]
         self._steps = steps
-        self._secrets = SecretReader(kube, store, key, news=news)
-        self._certificate = CertificateReader(kube, news=news)
-        self._keys = KeyRotator(session, poll_limit=poll_limit)
+        self._secrets = SecretReader(kube, store, key, polling)
+        self._certificate = CertificateReader(kube, polling)
+        self._keys = KeyRotator(polling)
 
     @property
     def opens_routers(self) -> bool:

@@ -8,8 +8,9 @@ from support.decide_builders import a_pool, a_worker
 
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.first_score import FirstScorePart, FirstScoreStatus
-from rewardpool_operator.kubernetes.polls import first_answers
-from rewardpool_operator.kubernetes.polls.first_answers import LONGEST_SECONDS, MAX_ASKED, FirstAnswers
+from rewardpool_operator.kubernetes.polls import probes
+from rewardpool_operator.kubernetes.polls.probes import LONGEST_SECONDS, MAX_ASKED, Probes
+from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import ProbeResult
 from rewardpool_operator.snapshot import Worker
 
@@ -25,19 +26,16 @@ class Surroundings:
         self.asked: list[str] = []
         self.news = 0
         self.now = 0.0
-        monkeypatch.setattr(first_answers, "probe_score", self._probe)
-        monkeypatch.setattr(first_answers, "PAUSE_SECONDS", 0.0)
-        self.answers = FirstAnswers(
-            None,  # type: ignore[arg-type]
-            news=self._tell,
-            poll_limit=asyncio.Semaphore(9),
-            clock=lambda: self.now,
-        )
+        monkeypatch.setattr(probes, "probe_score", self._probe)
+        monkeypatch.setattr(probes, "PAUSE_SECONDS", 0.0)
+        session: Any = None
+        self.probes = Probes(Polling(session=session, news=self._tell, clock=lambda: self.now))
 
     async def _probe(self, session: None, url: str, **_: object) -> ProbeResult:
         self.asked.append(url)
-        error = None if self.ok else "it loads"
-        return ProbeResult(ok=self.ok, error=error, reached=self.reached, probe_score=0.5 if self.ok else None)
+        if not self.ok:
+            return ProbeResult(ok=False, error="it loads", reached=self.reached)
+        return ProbeResult(ok=True, max_model_len=4096, probe_score=0.5)
 
     def _tell(self) -> None:
         self.news += 1
@@ -47,10 +45,10 @@ class Surroundings:
     ) -> list[bool]:
         first = FirstScoreStatus(since="2026-01-01T00:00:00Z", seconds=1.0, waits_for=waits_for)
         pool = a_pool(RewardPoolStatus(first_score=first))
-        self.answers.look(pool, [(worker, container) for worker in workers], key=None)
+        self.probes.look(pool, [(worker, container) for worker in workers], key=None)
         for _ in range(10):
             await asyncio.sleep(0)
-        seen = self.answers.look(pool, [(worker, container) for worker in workers], key=None)
+        seen = self.probes.look(pool, [(worker, container) for worker in workers], key=None)
         self.reasons = [worker.no_score for worker in seen]
         self.scores = [worker.probe_score for worker in seen]
         return [worker.answering for worker in seen]
@@ -97,17 +95,40 @@ async def test_a_worker_that_the_kubelet_reports_first_is_asked_at_once(around: 
     assert around.scores == [0.5]
 
 
-async def test_a_judge_that_answers_is_not_asked(around: Surroundings) -> None:
+async def lengths_of_judges(around: Surroundings, *revisions: str) -> list[int | None]:
     pool = a_pool(model={"source": "hf://org/judge", "type": "Generative"})
-    around.answers.look(pool, [(a_worker("w"), "first")], key=None)
-    await asyncio.sleep(0)
-    assert around.asked == []
+    workers = [a_worker(f"{revision}-{index}", revision=revision) for index, revision in enumerate(revisions)]
+    looked_at = [(worker, "first") for worker in workers]
+    around.probes.look(pool, looked_at, key=None)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return [worker.max_model_len for worker in around.probes.look(pool, looked_at, key=None)]
+
+
+async def test_of_judges_one_speaks_for_its_revision(around: Surroundings) -> None:
+    assert await lengths_of_judges(around, "new", "new", "old") == [4096, 4096, 4096]
+    await lengths_of_judges(around, "new", "new", "old")
+    assert (len(around.asked), around.news) == (2, 2)
+
+
+async def test_a_revision_whose_workers_left_is_forgotten(around: Surroundings) -> None:
+    for revision in ("old", "new", "old"):
+        await lengths_of_judges(around, revision)
+    assert len(around.asked) == 3
+
+
+async def test_who_does_not_say_is_not_asked_again_soon(around: Surroundings) -> None:
+    around.ok = False
+    for _ in range(2):
+        assert await lengths_of_judges(around, "new") == [None]
+    assert (len(around.asked), around.news) == (1, 0)
+    around.probes.close()
 
 
 async def test_nobody_is_asked_where_no_first_score_is_waited_for(around: Surroundings) -> None:
     assert await around.look(starting(), waits_for=None) == [False]
     assert around.asked == []
-    around.answers.close()
+    around.probes.close()
 
 
 async def test_a_container_that_was_started_again_is_asked_again(around: Surroundings) -> None:
@@ -116,21 +137,21 @@ async def test_a_container_that_was_started_again_is_asked_again(around: Surroun
     asked = len(around.asked)
     assert await around.look(starting(), container="second") == [False]
     assert len(around.asked) > asked
-    around.answers.close()
+    around.probes.close()
 
 
 async def test_the_reason_for_no_score_is_passed_on_at_once(around: Surroundings) -> None:
     around.ok = False
     assert await around.look(starting()) == [False]
     assert (around.reasons, around.news) == (["it loads"], 1)
-    around.answers.close()
+    around.probes.close()
 
 
 async def test_an_engine_that_does_not_listen_yet_gives_no_reason(around: Surroundings) -> None:
     around.ok = around.reached = False
     await around.look(starting())
     assert (around.reasons, around.news) == ([None], 0)
-    around.answers.close()
+    around.probes.close()
 
 
 async def test_the_reason_of_an_earlier_start_is_forgotten(around: Surroundings) -> None:
@@ -139,17 +160,17 @@ async def test_the_reason_of_an_earlier_start_is_forgotten(around: Surroundings)
     around.reached = False
     await around.look(starting(), container="second")
     assert around.reasons == [None]
-    around.answers.close()
+    around.probes.close()
 
 
 async def test_a_worker_beside_one_that_serves_is_asked_for_its_reason(
     around: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_answers, "REASON_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(probes, "RETRY_SECONDS", 0.0)
     around.ok = False
     await around.look(starting(), waits_for=None)
     assert around.reasons == ["it loads"]
-    around.answers.close()
+    around.probes.close()
 
 
 async def test_one_that_takes_long_is_left_to_the_kubelet(around: Surroundings) -> None:
@@ -161,11 +182,11 @@ async def test_one_that_takes_long_is_left_to_the_kubelet(around: Surroundings) 
     await around.look(starting())
     assert asked > 1
     assert len(around.asked) == asked
-    around.answers.close()
+    around.probes.close()
 
 
 async def test_some_of_many_are_asked(around: Surroundings) -> None:
     around.ok = False
     await around.look(*(starting(f"w{index}") for index in range(2 * MAX_ASKED)))
     assert len(set(around.asked)) == MAX_ASKED
-    around.answers.close()
+    around.probes.close()

@@ -1,11 +1,13 @@
 """Who is waited for, and who is not. Silence is an answer that the test gives when it likes."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from rewardpool_operator.kubernetes.polls import background_poll
-from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
+from rewardpool_operator.kubernetes.client import KubeUnreachableError
+from rewardpool_operator.kubernetes.polls import reading as readings
+from rewardpool_operator.kubernetes.polls.reading import Polling, Reading
 
 
 class Address:
@@ -31,51 +33,56 @@ class Address:
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests are not about how long a moment is."""
-    monkeypatch.setattr(background_poll, "PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr(background_poll, "FIRST_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(readings, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(readings, "FIRST_PATIENCE_SECONDS", 0.01)
 
 
-def a_poll(news: list[str]) -> BackgroundPoll[str]:
-    return BackgroundPoll(lambda: news.append("!"), is_answer=lambda answer: answer != "nobody there")
+def a_reading(news: list[str]) -> Reading[str]:
+    session: Any = None
+    polling = Polling(session=session, news=lambda: news.append("!"))
+    return Reading(polling, is_answer=lambda answer: answer != "nobody there")
 
 
 async def test_who_answers_at_once_is_heard_at_once() -> None:
     address, news = Address(), list[str]()
     address.says("here")
-    assert await a_poll(news).ask(address.question) == "here"
+    reading = a_reading(news)
+    assert await reading.ask(address.question)
+    assert reading.last == "here"
     assert news == []
 
 
 async def test_who_is_silent_is_polled_in_the_background_and_wakes_the_pool_when_it_answers() -> None:
     address, news = Address(), list[str]()
-    poll = a_poll(news)
-    assert await poll.ask(address.question) is None
-    assert poll.pending
-    assert await poll.ask(address.question) is None
+    reading = a_reading(news)
+    assert not await reading.ask(address.question)
+    assert reading.pending
+    assert not await reading.ask(address.question)
     address.says("late")
     await asyncio.sleep(0.01)
     assert news == ["!"]
-    assert await poll.ask(address.question) == "late"
+    assert await reading.ask(address.question)
+    assert reading.last == "late"
     assert address.asked == 1
 
 
 async def test_the_last_answer_stays_known_while_a_new_one_is_waited_for() -> None:
     address, news = Address(), list[str]()
-    poll = a_poll(news)
+    reading = a_reading(news)
     address.says("here")
-    await poll.ask(address.question)
+    await reading.ask(address.question)
     address.falls_silent()
-    assert await poll.ask(address.question) is None
-    assert poll.last == "here"
+    assert not await reading.ask(address.question)
+    assert reading.last == "here"
 
 
 async def test_an_answer_that_is_no_news_wakes_nobody() -> None:
     address, news = Address(), list[str]()
-    poll = a_poll(news)
+    reading = a_reading(news)
     address.says("nobody there")
-    await poll.ask(address.question)
+    await reading.ask(address.question)
     address.falls_silent()
-    await poll.ask(address.question)
+    await reading.ask(address.question)
     address.says("nobody there")
     await asyncio.sleep(0.01)
     assert news == []
@@ -83,9 +90,9 @@ async def test_an_answer_that_is_no_news_wakes_nobody() -> None:
 
 async def test_who_is_not_asked_any_more_wakes_nobody() -> None:
     address, news = Address(), list[str]()
-    poll = a_poll(news)
-    await poll.ask(address.question)
-    poll.close()
+    reading = a_reading(news)
+    await reading.ask(address.question)
+    reading.close()
     await asyncio.sleep(0)
     assert news == []
     assert address.answer.cancelled()
@@ -93,15 +100,30 @@ async def test_who_is_not_asked_any_more_wakes_nobody() -> None:
 
 async def test_an_answer_is_as_old_as_its_question() -> None:
     address, now = Address(), 0.0
-    poll: BackgroundPoll[str] = BackgroundPoll(lambda: None, is_answer=bool, clock=lambda: now)
+    session: Any = None
+    reading: Reading[str] = Reading(Polling(session=session, clock=lambda: now))
     address.says("here")
-    await poll.ask(address.question)
+    await reading.ask(address.question)
     address.falls_silent()
     now = 3.0
-    await poll.ask(address.question)
-    assert poll.age_seconds == 3.0
+    await reading.ask(address.question)
+    assert reading.age_seconds == 3.0
     now = 5.0
     address.says("late")
     await asyncio.sleep(0)
-    await poll.ask(address.question)
-    assert poll.age_seconds == 2.0
+    await reading.ask(address.question)
+    assert reading.age_seconds == 2.0
+
+
+async def test_a_question_that_got_no_answer_says_why_and_the_last_answer_stays() -> None:
+    address, news = Address(), list[str]()
+    reading = a_reading(news)
+    address.says("here")
+    await reading.ask(address.question)
+    address.falls_silent()
+    address.answer.set_exception(KubeUnreachableError("away"))
+    assert await reading.ask(address.question)
+    assert (reading.last, reading.problem) == ("here", "away")
+    address.says("back")
+    await reading.ask(address.question)
+    assert (reading.last, reading.problem) == ("back", None)
