@@ -7,11 +7,12 @@ there is stays as it is; workers that end leave the lists, and those that answer
 from dataclasses import replace
 
 from rewardpool_api import RewardPoolStatus
-from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_api.status import MAX_MESSAGE, ScalingStatus
 from rewardpool_operator.decide.agreement import check_agreement
-from rewardpool_operator.decide.conditions import held_conditions
+from rewardpool_operator.decide.conditions import Facts, conditions_of
 from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.events import condition_events
+from rewardpool_operator.decide.model_status import model_status
 from rewardpool_operator.decide.node_loss import as_reached
 from rewardpool_operator.decide.parking import park
 from rewardpool_operator.decide.router_readiness import RouterReadiness, expose_and_conceal
@@ -57,14 +58,17 @@ def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> P
     staying = [worker for worker in reached.workers if Drain().stays(worker)]
     old = reached.pool.status
     ready = len(lists.serving) if lists else old.ready_replicas
+    scaling = old.scaling or ScalingStatus(desired=len(staying), reason=cause.message)
+    model = model_status(reached, staying)
+    facts = Facts(snapshot=reached, scaling=scaling, model=model, staying=staying, lists=lists, rollout=None)
     status: RewardPoolStatus = old.model_copy(
         update={
-            "ready": f"{ready}/{old.scaling.desired if old.scaling else len(staying)}",
+            "ready": f"{ready}/{scaling.desired}",
             "replicas": len([worker for worker in staying if worker.name not in _parked(reached)]),
             "ready_replicas": ready,
             "draining_replicas": len(reached.workers) - len(staying),
             "load": None,
-            "conditions": held_conditions(reached, cause, lists=lists, staying=staying),
+            "conditions": conditions_of(facts, held=cause),
         }
     )
     return Plan(

@@ -4,7 +4,7 @@ from rewardpool_api import RewardPoolStatus, names
 from rewardpool_api.status import MAX_PARKED_NAMES, AuthStatus, LoadStatus
 from rewardpool_operator.autoscaler.recommend import Recommendation
 from rewardpool_operator.decide.agreement import Agreement
-from rewardpool_operator.decide.conditions import conditions_of
+from rewardpool_operator.decide.conditions import Facts, conditions_of
 from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.events import events_of
 from rewardpool_operator.decide.first_score import first_score
@@ -34,6 +34,17 @@ def status_and_events(
     in_use = [worker for worker in staying if worker.name not in parked]
     waiting = sorted(worker.name for worker in staying if worker.name in parked and worker.answering)
     model = model_status(snapshot, staying)
+    facts = Facts(
+        snapshot=snapshot,
+        scaling=scaling,
+        model=model,
+        rollout=rollout,
+        lists=lists,
+        agreement=agreement,
+        sleeping=sleeping,
+        # One that is to be parked and does not answer yet is on its way, as any other.
+        staying=[worker for worker in staying if worker.name not in waiting],
+    )
     old = snapshot.pool.status
     status = RewardPoolStatus(
         observed_generation=snapshot.pool.metadata.generation,
@@ -49,17 +60,7 @@ def status_and_events(
         model=model,
         auth=_auth(snapshot),
         load=load,
-        conditions=conditions_of(
-            snapshot,
-            scaling=scaling,
-            model=model,
-            rollout=rollout,
-            lists=lists,
-            agreement=agreement,
-            sleeping=sleeping,
-            # One that is to be parked and does not answer yet is on its way, as any other.
-            staying=[worker for worker in staying if worker.name not in waiting],
-        ),
+        conditions=conditions_of(facts),
         scaling=scaling,
         demands=recommendation.demands,
         first_score=first_score(snapshot, load=load, desired=scaling.desired, leaving=leaving),
