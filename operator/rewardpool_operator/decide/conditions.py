@@ -208,7 +208,7 @@ def _scaling_active(facts: Facts) -> Finding:
         return _yes(ConditionReason.EXTERNAL, "spec.replicas holds, within bounds")
     types = [policy.type for policy in scaling.combined]
     # A policy alone is a reason of its own name.
-    reason = ConditionReason(types[0] if len(types) == 1 else "Combined")
+    reason = next(reason for reason in ConditionReason if reason == (types[0] if len(types) == 1 else "Combined"))
     return _yes(reason, f"{facts.scaling.desired} replicas are wanted")
 
 

@@ -67,6 +67,9 @@ class Seen:
     keys: Keys
     tls: Tls
     revision: str
+    acting: Acting
+    pools: int
+    """How many there are, for the pace."""
 
 
 class PoolReconciler:
@@ -189,66 +192,85 @@ class PoolReconciler:
             self._steps.succeeded(Step.OBJECTS)
         self._acted = acting
         if not self._credentials.opens_routers:
-            return Outcome.QUIET if is_deleted else await self._without_keys(pool, objects, acting, pools=pools)
+            return Outcome.QUIET if is_deleted else await self._without_keys(pool, objects, acting)
         may_change = acting is Acting.FULL and self._oriented and not stored.problems and not is_deleted
         keys = await self._credentials.keys(pool, objects, may_change=may_change)
         tls = await self._credentials.certificate(pool, may_read=acting is Acting.FULL, pools=pools)
         self._check_uid()
-        held = self._why_held(stored)
-        seen = Seen(pool=pool, keys=keys, tls=tls, revision=pool.status.current_revision)
+        seen = Seen(pool=pool, keys=keys, tls=tls, revision=pool.status.current_revision, acting=acting, pools=pools)
         if is_deleted:
             # Owner references take everything away, and writing now would only make it anew. While a finalizer keeps
             # the pool, its pods serve.
-            changed = await self._keep_lists(seen, objects, set(), acting)
-            return Outcome.CHANGED if changed else Outcome.QUIET
-        if held is not None:
-            return await self._hold(seen, objects, held, acting, pools=pools)
-        try:
-            wanted = self._renderer.rendered(stored, keys=keys, tls=tls, pins=pins_of(pool, objects))
-            wanted = left_running(wanted, pool, objects, may_upgrade=partial(self._upgrade_slots.acquire, self.key))
-            self._nulls = wanted.nulls
-        except Exception as error:
-            return await self._hold(seen, objects, self._defect(error), acting, pools=pools)
-        if self._upgrade_slots.holds(self.key) and routers_are_new(wanted, objects):
-            self._upgrade_slots.release(self.key)
-        seen = replace(seen, revision=wanted.revision.name)
-        snapshot = replace(await self._snapshot(seen, objects, acting), offer=wanted.offer)
+            return Outcome.CHANGED if await self._keep_lists(seen, objects, set()) else Outcome.QUIET
+        held, wanted = self._why_held(stored), None
+        if held is None:
+            try:
+                wanted = self._wanted(stored, seen, objects)
+                seen = replace(seen, revision=wanted.revision.name)
+            except Exception as error:
+                held = self._defect(error)
+        snapshot = await self._snapshot(seen, objects)
+        if wanted is not None:
+            snapshot = await self._with_words(seen, replace(snapshot, offer=wanted.offer), objects)
         self._check_uid()
-        snapshot = replace(snapshot, routers=self._lists.see(snapshot.routers))
         # From here to `decided` nothing is waited for, or two pools could take the same replicas of a budget.
         snapshot = replace(snapshot, claims=self._budgets.claims(self.key))
-        try:
-            plan = decide(snapshot)
-        except Exception as error:
-            return await self._hold(seen, objects, self._defect(error), acting, pools=pools)
-        self._steps.succeeded(Step.DECISION)
-        self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
-        if acting is not Acting.FULL or not self._oriented:
-            return Outcome.of(plan, changed=await self._lists.restore(plan, snapshot.routers))
+        if held is None:
+            try:
+                plan = decide(snapshot)
+                self._steps.succeeded(Step.DECISION)
+            except Exception as error:
+                held = self._defect(error)
+        if held is not None:
+            plan, wanted = hold(self._with_failures(snapshot, cause=held), held), None
+        changed = await self._carry_out(plan, wanted, seen, snapshot, objects)
+        return Outcome.BUSY if held is not None else Outcome.of(plan, changed=changed)
+
+    def _wanted(self, stored: StoredPool, seen: Seen, objects: Objects) -> Rendered:
+        """What the pool shall own."""
+        wanted = self._renderer.rendered(stored, keys=seen.keys, tls=seen.tls, pins=pins_of(seen.pool, objects))
+        wanted = left_running(wanted, seen.pool, objects, may_upgrade=partial(self._upgrade_slots.acquire, self.key))
+        self._nulls = wanted.nulls
+        if self._upgrade_slots.holds(self.key) and routers_are_new(wanted, objects):
+            self._upgrade_slots.release(self.key)
+        return wanted
+
+    async def _carry_out(
+        self, plan: Plan, wanted: Rendered | None, seen: Seen, snapshot: Snapshot, objects: Objects
+    ) -> bool:
+        """Bring a plan about, the lists first; return whether another pass follows soon."""
+        if seen.acting is not Acting.FULL or not self._oriented:
+            return await self._lists.restore(plan, snapshot.routers)
         self._budgets.decided(self.key, plan.status)
         changed = await self._lists.reconcile(plan)
         self._check_uid()
-        writing = self._write(pool, objects, plan, wanted, pools=pools)
+        pool, writing = seen.pool, self._write(seen, objects, plan, wanted)
         seen = replace(seen, pool=pool.model_copy(update={"status": plan.status}))
         changed |= await self._beside_the_lists(writing, seen, leaving={*plan.drain, *plan.stop})
-        scoring_key = keys.pool if pool.spec.router.auth.uses_key else None
-        self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)
-        await self._demands.remove_old(objects.leases, now=snapshot.now)
+        key = seen.keys.pool if pool.spec.router.auth.uses_key else None
+        self._golden.measure(pool, snapshot.golden, plan.measure, key=key)
+        if wanted is not None:
+            await self._demands.remove_old(objects.leases, now=snapshot.now)
         METRICS.record_pool(pool, plan.status)
         log_scaling(pool.status, plan.status)
         METRICS.record_events(*self.key, (event.reason for event in plan.events))
-        return Outcome.of(plan, changed=changed)
+        return changed
 
     def _check_uid(self) -> None:
         """Raise PoolGoneError where the pool was deleted and made anew while something was waited for."""
         check_uid(self._store.pool(self.key), self.uid)
 
-    async def _snapshot(self, seen: Seen, objects: Objects, acting: Acting) -> Snapshot:
-        """Everything that is to be seen; what cannot be read is as it was read last."""
+    async def _snapshot(self, seen: Seen, objects: Objects) -> Snapshot:
+        """What routers, workers and Kubernetes say."""
         snapshot = await self._observer.snapshot(
             seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
         )
-        away = acting is not Acting.FULL
+        self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
+        return replace(snapshot, routers=self._lists.see(snapshot.routers))
+
+    async def _with_words(self, seen: Seen, snapshot: Snapshot, objects: Objects) -> Snapshot:
+        """The snapshot with what people and jobs wrote; what cannot be read is as it was read last."""
+        away = seen.acting is not Acting.FULL
         snapshot = replace(
             snapshot,
             golden=await self._golden.golden(seen.pool, revision=seen.revision),
@@ -268,7 +290,9 @@ class PoolReconciler:
         """Whatever makes no sense to rendering or deciding must not keep the routers from their workers."""
         log.error(what, exc_info=error)
         METRICS.pass_failed("defect")
-        self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, _in_words(error))
+        # Its kind alone: its words may be of anybody's making.
+        message = f"{type(error).__name__} in the operator; its log has more"
+        self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, message)
         return self._cause(Step.DECISION)
 
     def _cause(self, step: Step) -> Failure:
@@ -280,7 +304,7 @@ class PoolReconciler:
             return Failure(reason=ConditionReason.INVALID_OBJECT.value, message="; ".join(stored.problems))
         return None if self._credentials.known else self._cause(Step.SECRETS)
 
-    async def _without_keys(self, pool: RewardPool, objects: Objects, acting: Acting, *, pools: int) -> Outcome:
+    async def _without_keys(self, pool: RewardPool, objects: Objects, acting: Acting) -> Outcome:
         """An operator that was started while Secrets cannot be read: no router can be asked, and that is told."""
         if acting is not Acting.FULL or not self._credentials.unreadable:
             return Outcome.BUSY
@@ -289,81 +313,37 @@ class PoolReconciler:
         METRICS.record_pool(pool, plan.status)
         return Outcome.BUSY
 
-    async def _hold(self, seen: Seen, objects: Objects, cause: Failure, acting: Acting, *, pools: int) -> Outcome:
-        """Keep the routers' lists, and tell why nothing else is done."""
-        snapshot = await self._observer.snapshot(
-            seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
-        )
-        self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
-        snapshot = replace(snapshot, routers=self._lists.see(snapshot.routers))
-        plan = hold(self._with_failures(snapshot, cause=cause), cause)
-        if acting is not Acting.FULL or not self._oriented:
-            await self._lists.restore(plan, snapshot.routers)
-            return Outcome.BUSY
-        await self._lists.reconcile(plan)
-        await self._beside_the_lists(self._write(seen.pool, objects, plan, None, pools=pools), seen, leaving=set())
-        METRICS.record_pool(seen.pool, plan.status)
-        return Outcome.BUSY
-
     async def _beside_the_lists(self, writing: Coroutine[Any, Any, bool], seen: Seen, *, leaving: set[str]) -> bool:
         """Write, and keep the routers' lists meanwhile: an API server that is slow holds up no router.
 
-        Returns what the writing does.
-
-        Args:
-            writing: what may take long.
-            seen: as this pass saw it.
-            leaving: workers, by name, that this pass took off the lists.
+        Returns what the writing does. `leaving` are workers, by name, that this pass took off the lists.
         """
         task = asyncio.ensure_future(writing)
         try:
             while not (await asyncio.wait({task}, timeout=BUSY_SECONDS))[0]:
                 objects = self._store.objects(self.key)
                 if objects is not None and objects.pool["metadata"]["uid"] == self.uid:
-                    await self._keep_lists(seen, objects, leaving, Acting.FULL)
+                    await self._keep_lists(seen, objects, leaving)
         finally:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
         return task.result()
 
-    async def _keep_lists(self, seen: Seen, objects: Objects, leaving: set[str], acting: Acting) -> bool:
+    async def _keep_lists(self, seen: Seen, objects: Objects, leaving: set[str]) -> bool:
         """Bring the lists to what the workers are and nothing else; return whether a router took a change."""
-        snapshot = await self._observer.snapshot(
-            seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
-        )
-        self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
+        snapshot = await self._snapshot(seen, objects)
         kept = kept_lists(snapshot, barred=frozenset(leaving))
         plan = Plan(leaves=kept.leaves, joins=kept.joins, status=seen.pool.status)
-        if acting is not Acting.FULL or not self._oriented:
-            return await self._lists.restore(plan, snapshot.routers)
-        return await self._lists.reconcile(plan)
+        full = seen.acting is Acting.FULL and self._oriented
+        return await (self._lists.reconcile(plan) if full else self._lists.restore(plan, snapshot.routers))
 
-    async def _write(
-        self, pool: RewardPool, objects: Objects, plan: Plan, wanted: Rendered | None, *, pools: int
-    ) -> bool:
-        """Everything of a plan but the lists.
-
-        Args:
-            pool: whose.
-            objects: what there is.
-            plan: after its lists.
-            wanted: what the pool shall own; None where nothing was decided.
-            pools: how many there are, for how often what is volatile is written.
-
-        Returns:
-            Whether another pass follows soon.
-        """
+    async def _write(self, seen: Seen, objects: Objects, plan: Plan, wanted: Rendered | None) -> bool:
+        """Everything of a plan but the lists; return whether another pass follows soon."""
         may_write_secrets = self._credentials.may_write
-        changed = await self._owned.reconcile(pool, objects, plan, wanted, may_write_secrets=may_write_secrets)
-        await self._status.reconcile(
-            pool,
-            objects.status,
-            plan,
-            also=self._lists.repairs(),
-            held=wanted is None,
-            paces=Paces.of(pools),
-        )
+        changed = await self._owned.reconcile(seen.pool, objects, plan, wanted, may_write_secrets=may_write_secrets)
+        also, paces = self._lists.repairs(), Paces.of(seen.pools)
+        await self._status.reconcile(seen.pool, objects.status, plan, also=also, held=wanted is None, paces=paces)
         return changed
 
     def _failures(self) -> tuple[Failure, ...]:
@@ -401,11 +381,6 @@ class PoolReconciler:
             pace = min(pace, self._credentials.seconds_until_reading(pools=pools))
         pace *= _jitter()
         return min(pace, self._status.seconds_until_writing())
-
-
-def _in_words(error: Exception) -> str:
-    """What a condition says of a defect: its kind. Its words may be of anybody's making."""
-    return f"{type(error).__name__} in the operator; its log has more"
 
 
 def _jitter() -> float:
