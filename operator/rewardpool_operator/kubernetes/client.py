@@ -9,8 +9,9 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from time import monotonic
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypedDict, Unpack
 from urllib.parse import quote
 
 import aiohttp
@@ -88,12 +89,14 @@ class KubeError(RuntimeError):
         status: HTTP status.
         reason: Kubernetes' one word for it, such as NotFound, Forbidden or Invalid.
         is_status: whether the answer was Kubernetes' own `Status` object.
+        is_conflict: whether somebody else wrote or made the object meanwhile.
     """
 
     def __init__(self, call: str, *, status: int, reason: str, message: str, is_status: bool = True) -> None:
         self.status = status
         self.reason = reason
         self.is_status = is_status
+        self.is_conflict = status == HTTPStatus.CONFLICT
         super().__init__(f"{call}: {message or reason or status}")
 
 
@@ -122,6 +125,14 @@ class WatchEvent:
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Object
+
+
+class _Sent(TypedDict, total=False):
+    """What a call sends beside its verb and path."""
+
+    query: Mapping[str, str]
+    body: Object
+    content_type: str
 
 
 class Kube:
@@ -294,33 +305,16 @@ class Kube:
             raise invalid_answer(f"get {path}", 200, "it has no list of resources")
         return any(entry.get("name") == resource.plural for entry in entries)
 
-    async def _object(
-        self,
-        verb: Verb,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Object | None = None,
-        content_type: str = "application/json",
-    ) -> Object:
+    async def _object(self, verb: Verb, path: str, **sent: Unpack[_Sent]) -> Object:
         """Make a call that is answered with an object, and return that."""
-        answer = await self._call(verb, path, query=query, body=body, content_type=content_type)
-        return checked_object(f"{verb} {path}", answer)
+        return checked_object(f"{verb} {path}", await self._call(verb, path, **sent))
 
     async def _list(self, path: str, query: Mapping[str, str]) -> Page:
         return checked_page(f"list {path}", await self._call("list", path, query=query))
 
-    async def _call(
-        self,
-        verb: Verb,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Object | None = None,
-        content_type: str = "application/json",
-    ) -> Object:
+    async def _call(self, verb: Verb, path: str, **sent: Unpack[_Sent]) -> Object:
         with api_server_time.calling():
-            async with self._request(verb, path, query=query, body=body, content_type=content_type) as response:
+            async with self._request(verb, path, **sent) as response:
                 return self._answer_of(f"{verb} {path}", response.status, await response.read())
 
     def _answer_of(self, call: str, status: int, raw: bytes) -> Object:
@@ -340,14 +334,7 @@ class Kube:
 
     @asynccontextmanager
     async def _request(
-        self,
-        verb: Verb,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Object | None = None,
-        content_type: str = "application/json",
-        timeout: aiohttp.ClientTimeout = TIMEOUT,
+        self, verb: Verb, path: str, *, timeout: aiohttp.ClientTimeout = TIMEOUT, **sent: Unpack[_Sent]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send one request; its response is read within the context.
 
@@ -355,8 +342,9 @@ class Kube:
             KubeUnreachableError: no answer, or one that broke off, or no credentials could be read to ask with.
         """
         status, sent_at = None, monotonic()
-        headers = {**self._client.default_headers, "Accept": "application/json", "Content-Type": content_type}
-        parameters = list((query or {}).items())
+        headers = {**self._client.default_headers, "Accept": "application/json"}
+        headers["Content-Type"] = sent.get("content_type", "application/json")
+        parameters = list(sent.get("query", {}).items())
         try:
             await self._client.update_params_for_auth(headers, parameters, ["BearerToken"])
             # Not by `call_api`, which copies every body to find what is no JSON: half of what a call costs.
@@ -365,7 +353,7 @@ class Kube:
                 f"{self._configuration.host}{path}",
                 query_params=parameters,
                 headers=headers,
-                body=body,
+                body=sent.get("body"),
                 _preload_content=False,
                 _request_timeout=timeout,
             )

@@ -39,7 +39,6 @@ AT_A_TIME: Final = 10
 """Leases that are reported, and removed, in one look: somebody may make thousands."""
 REFUSED_PAUSE: Final = timedelta(minutes=1)
 """After the API server refused to remove one."""
-CONFLICT: Final = 409
 
 
 def is_removable(lease: Object) -> bool:
@@ -200,7 +199,7 @@ class Demands:
         try:
             await self._kube.delete(client.LEASES, namespace, name, version=version)
         except KubeError as error:
-            if error.status != CONFLICT:
+            if not error.is_conflict:
                 raise
             return  # It was renewed meanwhile.
         self._store.forget(client.LEASES, namespace, name)
@@ -277,5 +276,5 @@ class Strays:
             await self._kube.create(client.EVENTS, lease_event_object(lease, event))
         except KubeError as error:
             # This operator's predecessor recorded it.
-            if error.status != CONFLICT:
+            if not error.is_conflict:
                 raise

@@ -16,7 +16,7 @@ from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.owned import NOT_APPLIED, RESOURCES
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
-from rewardpool_operator.kubernetes.credentials.secret_writer import CONFLICT, change_secret, has_surplus
+from rewardpool_operator.kubernetes.credentials.secret_writer import change_secret, has_surplus
 from rewardpool_operator.kubernetes.diff import ANNOTATION_MANIFEST, differs
 from rewardpool_operator.kubernetes.managed_fields import own_as_applied
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
@@ -101,7 +101,7 @@ class Ensure:
         except KubeError as error:
             metadata = manifest["metadata"]
             found = None
-            if error.status == CONFLICT:
+            if error.is_conflict:
                 found = await self._kube.get(resource, metadata["namespace"], metadata["name"])
             if found is None:
                 raise

@@ -32,7 +32,6 @@ KEEP_SECONDS: Final = 120.0
 them."""
 LOOK_SECONDS: Final = 10.0
 """Between two looks for some that are of no use."""
-CONFLICT: Final = 409
 
 _WHERE: Final = "ConfigMap {name} is there with other files, or may be edited: delete it"
 
@@ -141,7 +140,7 @@ class MountedFiles:
         try:
             return await self._kube.create(client.CONFIG_MAPS, manifest)
         except KubeError as error:
-            found = await self._kube.get(client.CONFIG_MAPS, namespace, name) if error.status == CONFLICT else None
+            found = await self._kube.get(client.CONFIG_MAPS, namespace, name) if error.is_conflict else None
             if found is None:
                 raise
         # No watch told of it yet, or it lacks the labels by which it would.
@@ -168,7 +167,7 @@ class MountedFiles:
                 version = live["metadata"]["resourceVersion"]
                 await self._kube.delete(client.CONFIG_MAPS, *ref, version=version)
             except KubeError as error:
-                if error.status != CONFLICT:
+                if not error.is_conflict:
                     raise
                 return  # Somebody edited it meanwhile.
             self._seen.discard(ref)

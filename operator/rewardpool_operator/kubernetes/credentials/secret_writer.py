@@ -17,8 +17,6 @@ ENTRIES: Final = (names.NEXT_KEY, names.PREVIOUS_KEY)
 ANNOTATIONS: Final = (names.ANNOTATION_ROTATE_KEY, ANNOTATION_STEP_SINCE)
 """Annotations that come and go."""
 
-CONFLICT: Final = 409
-
 
 def has_surplus(manifest: Object, live: Object) -> bool:
     """Whether the live Secret has an entry or annotation of ours that it shall not have any more."""
@@ -49,7 +47,7 @@ async def change_secret(kube: Kube, manifest: Object, live: Object) -> Object:
     try:
         return await kube.merge(client.SECRETS, metadata["namespace"], metadata["name"], patch)
     except KubeError as error:
-        if error.status != CONFLICT:
+        if not error.is_conflict:
             raise
     return await kube.get(client.SECRETS, metadata["namespace"], metadata["name"]) or live
 

@@ -155,7 +155,7 @@ class StatusReconciler:
             except KubeError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     break
-                if error.status != HTTPStatus.CONFLICT or not tries_left:
+                if not error.is_conflict or not tries_left:
                     raise
                 known = await self._kube.get(client.POOLS, namespace, name)
                 decided = status["observedGeneration"]
