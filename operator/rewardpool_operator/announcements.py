@@ -49,12 +49,7 @@ class Renewals:
         self._known: dict[str, Renewal] = {}
 
     def look(self, written: Mapping[str, datetime], *, now: datetime) -> Mapping[str, Renewal]:
-        """Take in what is there now, and forget what is not.
-
-        Args:
-            written: announcement -> when it was written, by the clock of whoever keeps it.
-            now: by this operator's clock.
-        """
+        """Take in what is there now, and forget what is not."""
         self._known = {name: self._renewal(name, time, now) for name, time in written.items()}
         return self._known
 

@@ -75,9 +75,7 @@ class GoldenScores:
 def parse_golden_set(content: str, *, most: int = MAX_TEXTS) -> GoldenSet:
     """Read a golden set.
 
-    Args:
-        content: the lines, separated by newlines alone; empty ones and a byte order mark are skipped.
-        most: texts it may have.
+    Lines end at newlines alone; empty ones and a byte order mark are skipped.
 
     Raises:
         GoldenSetError: no lines, too many, or one that is not what it should be.

@@ -71,13 +71,6 @@ async def probe_score(
 ) -> ProbeResult:
     """Get one real score from a worker.
 
-    Args:
-        session: carries the calls.
-        worker_url: base URL of the worker.
-        key: the pool's key; None when it has none.
-        served_name: the `model` of the request.
-        model_type: which request the model takes.
-
     Returns:
         The outcome; a worker that does not answer is an outcome, no error.
     """

@@ -21,13 +21,7 @@ NONSENSE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError,
 
 
 def printable(value: object, *, most: int, keep: Literal["head", "tail"] = "head") -> str:
-    """Text of at most `most` characters that can be written to JSON, a log and a terminal.
-
-    Args:
-        value: anything; "" for None.
-        most: characters.
-        keep: which end of a longer text is kept.
-    """
+    """Text of at most `most` characters that can be written to JSON, a log and a terminal."""
     if value is None:
         return ""
     try:

@@ -49,9 +49,7 @@ class Allowance:
 def allowance(mine: Claim, others: Sequence[Claim]) -> Allowance:
     """What the pool may have, by what all pools of the budget want and hold.
 
-    Args:
-        mine: the pool's own claim.
-        others: of the other pools of the budget, in any order. They may state other totals: the smallest holds.
+    Others may state other totals: the smallest holds.
     """
     claims = [mine, *others]
     total = min(claim.total for claim in claims)
@@ -87,17 +85,7 @@ def claim(
 ) -> Claim:
     """What a pool claims, by its own pass and in the eyes of the others alike; see `Claim`.
 
-    Args:
-        pool: its name.
-        scaling: its bounds.
-        budget: that of `scaling`.
-        wanted: replicas before the budget.
-        there: replicas that there are or that are declared, those that are ending not counted.
-        decided: replicas as of the last decision.
-        ending: replicas that are on their way out.
-        stalled: as `is_stalled` says.
-        history: of its `ScalingStatus`, newest last.
-        now: timezone-aware.
+    `wanted` is before the budget; `there` counts what is declared too, and not what is `ending`.
     """
     return Claim(
         pool=pool,
@@ -123,13 +111,7 @@ def allowed(
 ) -> Allowance:
     """What a pool may have of what it wants, as its own pass sees it.
 
-    Args:
-        signals: what is seen, the other pools' claims among it.
-        scaling: its bounds.
-        budget: that of `scaling`.
-        wanted: replicas before the budget.
-        demands: what its jobs announce.
-        before: its last decision; None where there was none.
+    `wanted` is before the budget, and `before` the last decision.
     """
     mine = claim(
         pool=signals.pool,
@@ -153,12 +135,7 @@ def is_stalled(demands: Sequence[DemandStatus], *, load: LoadStatus | None, serv
 
 
 def has_yielded(history: Sequence[ScalingDecision], *, now: datetime) -> bool:
-    """Whether a budget took replicas from the pool within the last `YIELD_SECONDS`.
-
-    Args:
-        history: of `ScalingStatus`, newest last.
-        now: timezone-aware.
-    """
+    """Whether a budget took replicas from the pool within the last `YIELD_SECONDS`."""
     since = now - timedelta(seconds=YIELD_SECONDS)
     return any(
         change.limit == "Budget" and change.replicas < before.replicas and from_rfc3339(change.time) > since
@@ -167,13 +144,7 @@ def has_yielded(history: Sequence[ScalingDecision], *, now: datetime) -> bool:
 
 
 def disagreement(budget: BudgetSpec, pool: str, others: Sequence[Claim]) -> str | None:
-    """Who states which total, in words that stay the same while they do; None when all state the same.
-
-    Args:
-        budget: as the pool itself states it.
-        pool: its name.
-        others: of the other pools of the budget.
-    """
+    """Who states which total, in words that stay the same while they do; None when all state the same."""
     stated: dict[int, list[str]] = {budget.max_replicas: [pool]}
     for claim in others:
         stated.setdefault(claim.total, []).append(claim.pool)

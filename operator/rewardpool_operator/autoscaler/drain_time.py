@@ -14,11 +14,7 @@ from rewardpool_operator.autoscaler.service_rate import ServiceRate
 def ask(policy: DrainTimePolicy, *, requests: int, rate: ServiceRate | None, serving: int) -> Ask:
     """What so many requests at the routers are worth.
 
-    Args:
-        policy: the target.
-        requests: in flight or waiting.
-        rate: of one replica; None while nobody knows.
-        serving: replicas that answer now.
+    `rate` is that of one replica, None while it is unknown.
     """
     if requests == 0:
         return Ask.whole(0, "no request")

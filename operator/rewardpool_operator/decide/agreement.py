@@ -43,11 +43,8 @@ class _Probed:
 def check_agreement(snapshot: Snapshot, *, apart: Collection[str] = ()) -> Agreement:
     """Compare the scores of the probe text within each revision of a discriminative model.
 
-    A worker whose score is not known is neither compared nor barred.
-
-    Args:
-        snapshot: with the workers and the routers' lists.
-        apart: names of workers that do not serve for another reason.
+    A worker whose score is not known is neither compared nor barred. Nor is one that is `apart`, which does not serve
+    for another reason.
     """
     if snapshot.pool.spec.model.type != "Discriminative":
         return Agreement()

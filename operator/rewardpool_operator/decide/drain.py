@@ -42,10 +42,7 @@ class Drain:
 def leave(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ()) -> Drain:
     """Bring every revision to its size without losing what is in flight.
 
-    Args:
-        snapshot: what there is.
-        sizes: wanted active workers by revision.
-        kept: revisions whose set stays with nobody in it.
+    Revisions of `kept` have their set also with nobody in it.
     """
     drain: list[str] = []
     undrain: list[str] = []

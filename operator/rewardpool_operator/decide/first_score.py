@@ -21,14 +21,7 @@ _ORDER: Final[tuple[FirstScorePart, ...]] = ("Decision", "Scheduling", "Pull", "
 def first_score(
     snapshot: Snapshot, *, load: LoadStatus | None, desired: int, leaving: Drain
 ) -> FirstScoreStatus | None:
-    """How long the first request has waited, or did.
-
-    Args:
-        snapshot: what there is.
-        load: requests at the routers; None where a router does not say.
-        desired: replicas that are wanted now.
-        leaving: who leaves.
-    """
+    """How long the first request has waited, or did."""
     staying = [worker for worker in snapshot.workers if leaving.stays(worker)]
     before = snapshot.pool.status.first_score
     if before is None or before.waits_for is None:

@@ -24,9 +24,7 @@ from rewardpool_operator.snapshot import Failure, Snapshot
 def kept_lists(snapshot: Snapshot, *, barred: frozenset[str] = frozenset()) -> WorkerListChanges:
     """The routers' lists by what the workers are, and by what was decided before.
 
-    Args:
-        snapshot: what there is.
-        barred: names of workers that are about to leave.
+    Workers of `barred` are about to leave.
     """
     snapshot = as_reached(snapshot)
     leaving = {worker.name for worker in snapshot.workers if worker.name in barred}
@@ -46,10 +44,7 @@ def _parked(snapshot: Snapshot) -> frozenset[str]:
 def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> Plan:
     """Keep the routers' lists and say why nothing else is done.
 
-    Args:
-        snapshot: what there is.
-        cause: why, as the conditions tell it.
-        routers_asked: False where the routers could not be asked; whether they serve is not known then.
+    Where the routers could not be asked, it is not known whether they serve.
     """
     cause = replace(cause, message=cause.message[:MAX_MESSAGE])
     reached = as_reached(snapshot)

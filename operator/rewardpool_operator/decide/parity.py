@@ -47,9 +47,7 @@ class _Pair:
 def check_parity(snapshot: Snapshot, good: str | None) -> Parity:
     """Compare the present revision's scores, as far as they are known.
 
-    Args:
-        snapshot: with the golden set and the scores of every revision.
-        good: the stable revision, where it still has a set.
+    `good` is the stable revision, where it still has a set.
     """
     asked, golden = snapshot.pool.spec.rollout.parity, snapshot.golden
     if asked is None or golden is None:

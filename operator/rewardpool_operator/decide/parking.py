@@ -22,14 +22,7 @@ def parked_beyond(pool: RewardPool, desired: int) -> int:
 
 
 def park(snapshot: Snapshot, *, desired: int, target: str, leaving: Drain) -> frozenset[str]:
-    """The names of those that no router may have; none of a pool that parks none.
-
-    Args:
-        snapshot: what there is.
-        desired: replicas that are wanted.
-        target: the revision that shall have them.
-        leaving: who leaves; they are not parked.
-    """
+    """The names of those that no router may have; none of a pool that parks none."""
     scaling = snapshot.pool.spec.autoscaling
     if scaling is None or not scaling.parked:
         return frozenset()

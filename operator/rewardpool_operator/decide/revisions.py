@@ -66,10 +66,7 @@ class RevisionChoice:
 def judge(snapshot: Snapshot, desired: int, *, parked: int = 0) -> RevisionChoice:
     """Tell good revisions from failed ones, and choose the target.
 
-    Args:
-        snapshot: what there is.
-        desired: workers that are to serve.
-        parked: further workers, which answer and that no router lists.
+    `parked` workers answer beyond the desired ones, and no router lists them.
     """
     before, present = snapshot.pool.status.rollout, snapshot.revision
     good = _still_there(snapshot, before.stable_revision if before else None)

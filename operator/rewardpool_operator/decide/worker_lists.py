@@ -27,13 +27,7 @@ class WorkerListChanges:
 
 
 def reconcile_routers(snapshot: Snapshot, leaving: Drain, *, barred: Collection[str] = ()) -> WorkerListChanges:
-    """Compare every router's list with the workers.
-
-    Args:
-        snapshot: what there is.
-        leaving: who leaves.
-        barred: names of workers that may not serve.
-    """
+    """Compare every router's list with the workers."""
     staying = [
         worker
         for worker in snapshot.workers

@@ -10,11 +10,7 @@ from time import monotonic
 
 
 class ApiServerTime:
-    """Of one pass.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """Of one pass."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

@@ -24,12 +24,7 @@ from rewardpool_operator.left_out import with_sane_status
 
 
 class Budgets:
-    """The budgets of all pools.
-
-    Args:
-        store: what there is.
-        clock: timezone-aware.
-    """
+    """The budgets of all pools."""
 
     def __init__(self, store: Store, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._store = store
@@ -106,11 +101,7 @@ def _budget_of(pool: Object) -> str | None:
 def claim_of(pool: RewardPool, objects: Objects, *, decided: int, now: datetime) -> Claim | None:
     """What one pool claims of its budget, as others see it; None where it has none.
 
-    Args:
-        pool: with the status that was written last.
-        objects: what it owns.
-        decided: replicas that are decided and may not be in the status yet.
-        now: timezone-aware.
+    Replicas of `decided` may not be in the status yet.
     """
     scaling = pool.spec.autoscaling
     if scaling is None or scaling.budget is None:

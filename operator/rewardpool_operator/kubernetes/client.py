@@ -271,11 +271,7 @@ class Kube:
     ) -> Object | None:
         """Delete the object in the background; one that is gone already is fine.
 
-        Args:
-            resource: of which kind.
-            namespace: where.
-            name: which one.
-            version: delete it in this version only; another one is an error with status 409.
+        With a version it is deleted in that version only; another one is an error with status 409.
 
         Returns:
             The object where it ends later (a pod with its grace period); None where it is gone.

@@ -72,13 +72,7 @@ def demand_of(lease: Object) -> Demand:
 
 
 def announcements_of(leases: Sequence[Object], *, renewals: Renewals, now: datetime) -> tuple[Announcement, ...]:
-    """What Leases announce.
-
-    Args:
-        leases: as the store keeps them.
-        renewals: when they were renewed; takes these in.
-        now: by this operator's clock.
-    """
+    """What Leases announce."""
     written = dict(readable("leases", leases, _renewed, name=lambda lease: lease["metadata"]["name"]))
     renewed = renewals.look(written, now=now)
     unread = [
@@ -103,12 +97,7 @@ def _renewed(lease: Object) -> tuple[str, datetime]:
 
 
 class Demands:
-    """What jobs announce to one pool.
-
-    Args:
-        kube: the API server.
-        store: takes the answers.
-    """
+    """What jobs announce to one pool."""
 
     def __init__(self, kube: Kube, store: Store) -> None:
         self._kube = kube
@@ -125,10 +114,7 @@ class Demands:
     async def look(self, leases: Sequence[Object], *, now: datetime, away: bool = False) -> tuple[Announcement, ...]:
         """What is announced now.
 
-        Args:
-            leases: of the pool's jobs.
-            now: by this operator's clock.
-            away: whether the API server is away, so that no job can renew anything.
+        While the API server is away no job can renew anything.
         """
         found = announcements_of(leases, renewals=self._renewals, now=now)
         lapsing = {one.name for one in found if one.name in self._live and not one.is_live(now)}
@@ -206,14 +192,7 @@ class Demands:
 
 
 class Strays:
-    """Demands for pools that are not there.
-
-    Args:
-        kube: the API server.
-        store: what there is.
-        may_act: whether this operator may write now.
-        is_known: whether all pools of a namespace were listed.
-    """
+    """Demands for pools that are not there."""
 
     def __init__(
         self, kube: Kube, store: Store, *, may_act: Callable[[], bool], is_known: Callable[[str], bool] = lambda _: True

@@ -116,13 +116,7 @@ def rendered(
 
 
 class Renderer:
-    """Renders one pool anew when something changed that it is rendered from; never from the status, which always does.
-
-    Args:
-        image: RewardPool's own.
-        identity: as for `rendered`.
-        defaults: as for `rendered`.
-    """
+    """Renders one pool anew when what it is rendered from changed, which the status is not: that changes always."""
 
     def __init__(self, *, image: str, identity: OperatorIdentity | None, defaults: PoolDefaults) -> None:
         self._image = image

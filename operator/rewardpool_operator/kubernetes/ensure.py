@@ -35,11 +35,7 @@ class NotOursError(RuntimeError):
 class Ensure:
     """The objects of one pool.
 
-    Args:
-        kube: the API server.
-        store: what is there; takes the answers.
-        pool: whose objects.
-        known: kept from pass to pass.
+    What is `known` is kept from pass to pass.
     """
 
     def __init__(self, kube: Kube, store: Store, pool: RewardPool, *, known: Known) -> None:

@@ -50,15 +50,7 @@ CONCURRENT_POLLS: Final = 8
 class Manager:
     """The operator on one cluster.
 
-    Args:
-        kube: the API server.
-        session: for calls to routers and workers.
-        image: RewardPool's own.
-        identity: where this operator runs; None outside of the cluster.
-        defaults: of the pods of all pools.
-        namespaces: to serve; none means all.
-        acting: what may be done at this moment.
-        concurrent_upgrades: pools that may change at a time because this operator is another version than the last.
+    Without namespaces it serves all. So many upgrades at a time are pools that change because the operator is another.
     """
 
     def __init__(

@@ -42,13 +42,7 @@ FilesRef = tuple[str, str]
 class MountedFiles:
     """Those of all namespaces.
 
-    Args:
-        kube: the API server.
-        store: what there is; takes the answers.
-        may_act: whether this operator may write now.
-        is_known: whether everything in a namespace was listed.
-        gone: receives the pools that may need what was deleted.
-        clock: monotonic seconds.
+    `gone` receives the pools that may need what was deleted.
     """
 
     def __init__(

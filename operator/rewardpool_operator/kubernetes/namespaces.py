@@ -36,12 +36,7 @@ ALL: Final = "all namespaces"
 class Namespaces:
     """What is known of each of them.
 
-    Args:
-        kube: the API server.
-        store: what there is.
-        reflectors: of all kinds, by namespace; "" stands for all namespaces at once.
-        ready: receives the pools of a namespace that is served from now on.
-        may_act: whether this operator may write now.
+    `ready` receives the pools of one that is served from now on. "" stands for all namespaces at once.
     """
 
     def __init__(

@@ -22,12 +22,7 @@ Path = tuple[str | int, ...]
 
 
 def ignored_nulls(pool: RewardPool, render: Callable[[RewardPool], Object]) -> str | None:
-    """Return what to do about nulls of a pool, with their paths; None where there are none that could remove anything.
-
-    Args:
-        pool: as it is stored. Its annotations may be of anybody's making.
-        render: from the pool to the pods' templates.
-    """
+    """Return what to do about nulls of a pool, with their paths; None where none could remove anything."""
     paths = list(_nulls(pool))
     if not paths:
         return None

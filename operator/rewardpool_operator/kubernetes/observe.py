@@ -31,11 +31,7 @@ from rewardpool_operator.untrusted import count_of
 
 
 class Observer:
-    """Asks one pool's routers and workers, and remembers what needs no asking twice.
-
-    Args:
-        polling: of the pool.
-    """
+    """Asks one pool's routers and workers, and remembers what needs no asking twice."""
 
     def __init__(self, polling: Polling) -> None:
         self._polling = polling

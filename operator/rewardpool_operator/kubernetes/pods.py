@@ -59,9 +59,7 @@ def is_over(pod: Object) -> bool:
 def worker_of(pod: Object, *, warning: str | None = None) -> Worker:
     """A worker pod.
 
-    Args:
-        pod: the object.
-        warning: the last warning event of a pod whose containers do not even start.
+    The warning is the last event of a pod whose containers do not even start.
     """
     metadata, status = pod["metadata"], _container_status(pod, CONTAINER_WORKER)
     lost = _lost(pod)

@@ -73,13 +73,7 @@ class Seen:
 
 
 class PoolReconciler:
-    """Keeps one pool, and not one of the same name that is made after it was deleted.
-
-    Args:
-        shared: with the reconcilers of other pools.
-        key: of the pool.
-        wake: has a pass made soon.
-    """
+    """Keeps one pool, and not one of the same name that is made after it was deleted."""
 
     def __init__(self, shared: Shared, key: Key, *, wake: Callable[[], None]) -> None:
         self.key = key
@@ -119,10 +113,6 @@ class PoolReconciler:
 
     async def look(self, acting: Acting, *, pools: int) -> float | None:
         """Make a pass.
-
-        Args:
-            acting: what may be done; not `Acting.NONE`.
-            pools: how many there are, for the pace.
 
         Returns:
             Seconds until the next one is due without an event; None when there is no such pool, or another one.

@@ -162,14 +162,7 @@ def rest_of(pool: RewardPool) -> Rest:
 
 
 def seconds_until_next(outcome: Outcome, *, quiet_for: float, rest: Rest, pools: int) -> float:
-    """Seconds until the next look.
-
-    Args:
-        outcome: what this one came to.
-        quiet_for: seconds since there was load, change or trouble.
-        rest: of this pool.
-        pools: how many there are.
-    """
+    """Seconds until the next look."""
     if outcome is Outcome.CHANGED:
         # With many pools what was written has events, and those are gathered: a pass before them finds nothing.
         return max(AFTER_CHANGE_SECONDS, seconds_to_gather(pools))

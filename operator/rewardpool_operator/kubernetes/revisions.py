@@ -35,13 +35,7 @@ class _Cause:
 
 
 def present(pool: RewardPool, offered: Revision, objects: Objects) -> Revision:
-    """The revision that the pool asks for: one that was made of the same before, else the offered one.
-
-    Args:
-        pool: with the status that was decided last.
-        offered: what this operator renders of the pool.
-        objects: what there is.
-    """
+    """The revision that the pool asks for: one that was made of the same before, else the offered one."""
     there = {item["metadata"]["labels"][names.LABEL_REVISION]: item for item in objects.worker_deployments()}
     same = {name for name, item in there.items() if _is_made_of(pool, name, item, objects)}
     if pool.status.current_revision in same:

@@ -16,12 +16,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def passed_over(pods: Collection[Object], stopping: Collection[str]) -> list[str]:
-    """Names of the pods to stop that the controller might keep, because another pod of the set goes before them.
-
-    Args:
-        pods: the set's pods, without those that are being deleted.
-        stopping: names of the pods to stop, which have the lowest cost.
-    """
+    """Names of the pods to stop that the controller might keep, because another pod of the set goes before them."""
     others = [_rank(pod) for pod in pods if pod["metadata"]["name"] not in stopping]
     if not others:
         return []

@@ -68,13 +68,7 @@ class Failing:
 
 
 class Steps:
-    """The failing steps of one pool.
-
-    Args:
-        is_away: whether the API server does not answer, for the metric.
-        clock: monotonic seconds.
-        now: timezone-aware.
-    """
+    """The failing steps of one pool."""
 
     def __init__(
         self,

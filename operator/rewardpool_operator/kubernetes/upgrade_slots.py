@@ -18,10 +18,7 @@ SLOT_SECONDS: Final = 300.0
 class UpgradeSlots:
     """The upgrade slots of all pools.
 
-    Args:
-        limit: pools that may change at a time, at least 1.
-        wake: called with a pool for which there may be a slot now.
-        clock: monotonic seconds.
+    `wake` is called with a pool for which there may be a slot now.
     """
 
     def __init__(

@@ -80,10 +80,7 @@ class WorkQueue(Generic[K]):
     def done(self, key: K, now: float, *, again: float | None = None) -> None:
         """The key is no longer worked on.
 
-        Args:
-            key: that was taken.
-            now: when.
-            again: when it is due next, unless it was added for earlier meanwhile; None means not.
+        It is due next at `again`, unless it was added for earlier meanwhile.
         """
         del self._running[key]
         self._earliest.pop(key, None)
@@ -112,10 +109,7 @@ class WorkQueue(Generic[K]):
 class Workers(Generic[K]):
     """Runs passes over the queue's keys, some at a time.
 
-    Args:
-        work: one pass over a key; returns seconds until it shall be worked on again, None for never.
-        limit: passes at a time.
-        clock: monotonic seconds.
+    A pass returns seconds until the key is to be worked on again, None for never.
     """
 
     def __init__(

@@ -77,17 +77,6 @@ class RouterAdmin:
         served_name: str,
         trust: Trust | None = None,
     ) -> None:
-        """Remember the addresses; nothing is called yet.
-
-        Args:
-            session: carries the calls, and belongs to the caller.
-            flavor: which program it is.
-            url: base URL of the router.
-            metrics_url: base URL of its Prometheus endpoint.
-            admin_key: key of the worker list; None for a router that was started without one.
-            served_name: the `model` of requests.
-            trust: how an https URL is verified; None for http.
-        """
         self._session = session
         self._worker = PROGRAMS[flavor].worker(served_name)
         self._tls: dict[str, Any] = {}

@@ -113,12 +113,7 @@ class Store:
         return {key: items for key, items in found.items() if items}
 
     def put(self, resource: Resource, found: Object) -> list[Key]:
-        """Take in an object, unless as new a version is known already.
-
-        Args:
-            resource: its kind.
-            found: the object.
-        """
+        """Take in an object, unless as new a version is known already."""
         ref, version = _ref(resource, found), _version(found)
         known = self.find(*ref)
         newest = max(self._deleted.get(ref, -1), _version(known) if known else -1)
@@ -154,11 +149,7 @@ class Store:
     def keep_only(self, resource: Resource, namespace: str, listed: Iterable[str], *, version: str) -> list[Key]:
         """Drop what a list did not have: what a broken watch did not report.
 
-        Args:
-            resource: which kind was listed.
-            namespace: in which namespace; "" for all.
-            listed: `namespace/name` of what is there.
-            version: of the list; what is newer than it was made since.
+        What is listed is `namespace/name`; what is newer than the version was made since.
         """
         there = set(listed)
         gone = [

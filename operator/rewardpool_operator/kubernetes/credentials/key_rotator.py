@@ -32,11 +32,7 @@ next key was made, and still does not answer, will find it."""
 
 
 class KeyRotator:
-    """The keys of one pool.
-
-    Args:
-        polling: of the pool.
-    """
+    """The keys of one pool."""
 
     def __init__(self, polling: Polling) -> None:
         self._polling = polling

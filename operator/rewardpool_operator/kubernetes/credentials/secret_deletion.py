@@ -16,10 +16,6 @@ def with_secret_owners(manifest: Object, secrets: Iterable[Object]) -> Object:
     """The manifest with the Secrets among its owners.
 
     Not as controllers, and without blocking the deletion of anything.
-
-    Args:
-        manifest: of the Service.
-        secrets: as they are in the cluster.
     """
     owners = [
         {"apiVersion": "v1", "kind": "Secret", "name": item["metadata"]["name"], "uid": item["metadata"]["uid"]}

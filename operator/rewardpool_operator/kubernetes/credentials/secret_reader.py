@@ -35,14 +35,7 @@ def seconds_between_reads(pools: int) -> float:
 
 
 class SecretReader:
-    """Keeps the Secrets of one pool in the store.
-
-    Args:
-        kube: the API server.
-        store: takes the Secrets.
-        key: of the pool.
-        polling: of the pool.
-    """
+    """Keeps the Secrets of one pool in the store."""
 
     def __init__(self, kube: Kube, store: Store, key: Key, polling: Polling) -> None:
         self._kube = kube

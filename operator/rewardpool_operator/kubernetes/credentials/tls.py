@@ -46,10 +46,6 @@ class Certificate:
 def certificate_of(pool: RewardPool, secret: Object | None) -> Certificate | None:
     """The certificate that the pool's routers shall serve; None for a pool that serves HTTP.
 
-    Args:
-        pool: whose routers.
-        secret: the Secret that its spec names, as the API server has it; None when there is none.
-
     Raises:
         TlsError: there is none, or it cannot be used.
     """
@@ -90,12 +86,7 @@ def ca_bundle(certificate: Certificate | None, *, before: str | None, served: se
 
 @lru_cache(maxsize=1024)
 def trust(bundle: str | None, server_hostname: str) -> Trust:
-    """How the operator verifies a router; routers are called by address, and have a certificate for the pool's host.
-
-    Args:
-        bundle: as in the status; without a usable one no router is trusted.
-        server_hostname: the host of the pool's URL.
-    """
+    """How the operator verifies a router; routers are called by address, and have a certificate for the pool's host."""
     try:
         context = verifying_context(_decoded(bundle or ""))
     except ValueError:
@@ -117,12 +108,7 @@ PLAIN: Final = Tls()
 
 
 class CertificateReader:
-    """Reads the Secret of one pool's certificate by name, as often as the pool's own Secrets.
-
-    Args:
-        kube: the API server.
-        polling: of the pool.
-    """
+    """Reads the Secret of one pool's certificate by name, as often as the pool's own Secrets."""
 
     def __init__(self, kube: Kube, polling: Polling) -> None:
         self._kube = kube
@@ -140,11 +126,7 @@ class CertificateReader:
     async def look(self, pool: RewardPool, *, now: float, pools: int, may_read: bool) -> Tls:
         """The certificate as of `now` (monotonic seconds); what was read last holds while the Secret cannot be read.
 
-        Args:
-            pool: whose certificate.
-            now: decides whether the Secret is read again.
-            pools: how many there are, for the pace.
-            may_read: False while the API server is away, somebody else leads, or it failed a moment ago.
+        It may not be read while the API server is away, somebody else leads, or it failed a moment ago.
         """
         name = pool.spec.router.tls.secret_name if pool.spec.router.tls else None
         if name != self._name:

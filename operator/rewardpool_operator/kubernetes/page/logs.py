@@ -30,13 +30,6 @@ class PodLogs:
     """An API server, asked for logs."""
 
     def __init__(self, session: aiohttp.ClientSession, host: str, *, proxy: str | None = None) -> None:
-        """Ask nothing yet.
-
-        Args:
-            session: verifies the API server, and has no credentials.
-            host: base URL of the API server.
-            proxy: what leads there; None where nothing is between.
-        """
         self._session = session
         self._host = host.rstrip("/")
         self._proxy = proxy

@@ -43,12 +43,6 @@ class RouterCounts:
     """The newest answers of all pools' routers."""
 
     def __init__(self, session: aiohttp.ClientSession, *, clock: Callable[[], float] = time) -> None:
-        """Ask nothing yet.
-
-        Args:
-            session: for the calls.
-            clock: Unix time in seconds.
-        """
         self._session = session
         self._clock = clock
         self._asked_at: dict[str, float] = {}

@@ -65,11 +65,7 @@ def with_download(worker: Worker, pod: Object) -> Worker:
 
 
 class Downloads:
-    """Asks workers that download how far they are.
-
-    Args:
-        polling: of the pool.
-    """
+    """Asks workers that download how far they are."""
 
     def __init__(self, polling: Polling) -> None:
         self._polling = polling

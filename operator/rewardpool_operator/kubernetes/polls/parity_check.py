@@ -66,10 +66,7 @@ class GoldenSetScorer:
 class ParityCheck:
     """One pool's golden set and its measurements.
 
-    Args:
-        kube: the API server.
-        polling: of the pool.
-        keep: takes a Deployment as the API server answered it.
+    `keep` takes a Deployment as the API server answered it.
     """
 
     def __init__(self, kube: Kube, polling: Polling, *, keep: Callable[[Object], object]) -> None:
@@ -184,10 +181,7 @@ async def read_golden_set(kube: Kube, namespace: str, ref: GoldenSetRef) -> Gold
 async def score_golden_set(golden: GoldenSet, scorer: GoldenSetScorer, *, give_up: bool) -> GoldenScores:
     """Have a worker score all texts, some at a time.
 
-    Args:
-        golden: the texts.
-        scorer: the worker.
-        give_up: whether a text that gets no answer is kept as one without a score.
+    A text that gets no answer is kept as one without a score, when it is given up.
 
     Raises:
         NoScoreError: a text got no answer, and it is not given up.

@@ -29,12 +29,7 @@ AGAIN_SECONDS: Final = 10.0
 
 
 class PodWarnings:
-    """The last warnings about one pool's pods that do not start.
-
-    Args:
-        kube: the API server.
-        polling: of the pool.
-    """
+    """The last warnings about one pool's pods that do not start."""
 
     def __init__(self, kube: Kube, polling: Polling) -> None:
         self._kube = kube

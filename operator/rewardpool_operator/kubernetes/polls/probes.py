@@ -35,11 +35,7 @@ Start = tuple[str, str, str]
 
 
 class Probes:
-    """Those of one pool's workers.
-
-    Args:
-        polling: of the pool.
-    """
+    """Those of one pool's workers."""
 
     def __init__(self, polling: Polling) -> None:
         self._polling = polling
@@ -53,10 +49,7 @@ class Probes:
     def look(self, pool: RewardPool, workers: Sequence[tuple[Worker, str]], *, key: str | None) -> list[Worker]:
         """Return the workers with what was heard of them, and begin to ask those of which something is not known.
 
-        Args:
-            pool: whose.
-            workers: each with the id of its container.
-            key: the pool's key; None when it has none.
+        Beside each worker is the id of its container.
         """
         starts = {(one.name, container, one.url): one for one, container in workers if one.running and one.url}
         revisions = {one.revision for one, _ in workers}

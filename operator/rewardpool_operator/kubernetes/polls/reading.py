@@ -42,9 +42,7 @@ class Polling:
 class Reading(Generic[T]):
     """What one question was answered; asked again and again, one at a time.
 
-    Args:
-        polling: of the pool.
-        is_answer: tells an answer from its absence; who gave none is not waited for the next time.
+    Who gave what is not an answer, by `is_answer`, is not waited for the next time.
     """
 
     def __init__(self, polling: Polling, *, is_answer: Callable[[T], bool] = lambda _: True) -> None:

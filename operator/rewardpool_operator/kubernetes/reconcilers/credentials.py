@@ -22,15 +22,7 @@ from rewardpool_operator.snapshot import Snapshot
 
 
 class CredentialsReconciler:
-    """Those of one pool.
-
-    Args:
-        kube: the API server.
-        store: takes the Secrets.
-        key: namespace and name of the pool.
-        steps: hears what could not be read.
-        polling: of the pool.
-    """
+    """Those of one pool."""
 
     def __init__(self, kube: Kube, store: Store, key: Key, steps: Steps, polling: Polling) -> None:
         self._pool = key[1]

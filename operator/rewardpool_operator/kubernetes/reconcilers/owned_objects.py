@@ -48,14 +48,7 @@ class _Memory:
 
 
 class OwnedObjectsReconciler:
-    """The objects of one pool.
-
-    Args:
-        kube: the API server.
-        store: knows what is written at once.
-        files: of all pools together.
-        steps: hears what was refused.
-    """
+    """The objects of one pool."""
 
     def __init__(self, kube: Kube, store: Store, files: MountedFiles, steps: Steps) -> None:
         self._kube = kube
@@ -75,12 +68,7 @@ class OwnedObjectsReconciler:
     ) -> bool:
         """Bring a plan about, but for its lists and its status.
 
-        Args:
-            pool: whose.
-            objects: what there is.
-            plan: after its lists.
-            rendered: what the pool shall own; None where nothing was decided but which routers may be asked.
-            may_write_secrets: False while nobody knows what the Secrets are.
+        Where nothing is rendered, only the routers that may be asked are brought about.
 
         Returns:
             Whether something was done whose outcome no watch tells, or that another step follows.
@@ -130,11 +118,7 @@ class _Pass:
     async def bring_about(self, plan: Plan, rendered: Rendered, *, may_write_secrets: bool, again: bool) -> None:
         """Bring the owned objects about: marks on workers, their number, what is rendered.
 
-        Args:
-            plan: after its lists.
-            rendered: what the pool shall own.
-            may_write_secrets: False while nobody knows what the Secrets are.
-            again: whether to try what was refused before and is the same.
+        What was refused before and is the same is tried only `again`.
 
         Raises:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.

@@ -37,14 +37,7 @@ CONFLICT_TRIES: Final = 8
 
 
 class StatusReconciler:
-    """The status and events of one pool.
-
-    Args:
-        kube: the API server.
-        store: knows what is written at once.
-        steps: hears whether the status was written.
-        clock: monotonic seconds.
-    """
+    """The status and events of one pool."""
 
     def __init__(self, kube: Kube, store: Store, steps: Steps, *, clock: Callable[[], float] = monotonic) -> None:
         self._kube = kube
@@ -71,9 +64,7 @@ class StatusReconciler:
     def as_decided(self, pool: RewardPool, found: Object) -> RewardPool:
         """The pool with the status that was decided last, be it written or not.
 
-        Args:
-            pool: the object, parsed.
-            found: its status as JSON. When that is another than it was, somebody else decided meanwhile.
+        Where another status is found than before, somebody else decided meanwhile.
         """
         if self._unwritten is None or self._unwritten[0] != found:
             return pool
@@ -91,13 +82,7 @@ class StatusReconciler:
     ) -> None:
         """Write status and events; the status later where it failed a moment ago.
 
-        Args:
-            pool: whose.
-            found: its status as JSON, as it is.
-            plan: what to say.
-            also: events that no decision made.
-            held: whether nothing was decided, so that nothing volatile is to be waited for.
-            paces: of what is not written at once.
+        Where the pool is held, nothing volatile is to be waited for.
 
         Raises:
             PoolGoneError: the pool was deleted, and the watch of pools said nothing.

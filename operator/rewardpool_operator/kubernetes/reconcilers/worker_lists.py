@@ -22,9 +22,7 @@ log = logging.getLogger(__name__)
 class WorkerListReconciler:
     """The lists of one pool's routers.
 
-    Args:
-        key: namespace and name of the pool.
-        router_admin: the router of a pod's name; None while it is silent.
+    `router_admin` has the router of a pod, None while it is silent.
     """
 
     def __init__(self, key: Key, router_admin: Callable[[str], RouterAdmin | None]) -> None:

@@ -178,10 +178,7 @@ def with_resources(template: Object) -> Object:
     """The template with what the worker may take for the downloads too, where they say nothing else.
 
     They end before the worker starts, so that the pod takes no more by it; and a quota of limits takes no pod that has
-    a container without.
-
-    Args:
-        template: with the user's `podTemplate` merged in, which may be anything.
+    a container without. The user's `podTemplate` is merged in, so that the template may be anything.
     """
     spec: Any = template.get("spec")
     containers, downloads = (_maps(spec, field) for field in ("containers", "initContainers"))

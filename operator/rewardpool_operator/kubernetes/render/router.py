@@ -67,16 +67,7 @@ def router_deployment(
     ipv6: bool = False,
     defaults: PoolDefaults = NO_DEFAULTS,
 ) -> Object:
-    """The routers; a changed one is there before the old one goes.
-
-    Args:
-        pool: whose routers.
-        fingerprint: of the keys that the pods shall read.
-        image: RewardPool's own image, for a pool that names none.
-        certificate: hash of the certificate that the pods shall serve; None for a pool that serves HTTP.
-        ipv6: whether pods have IPv6 addresses.
-        defaults: what the pods have unless the pool says otherwise.
-    """
+    """The routers; a changed one is there before the old one goes."""
     own_labels = labels(pool, names.COMPONENT_ROUTER)
     annotations = {names.ANNOTATION_KEYS: fingerprint, names.ANNOTATION_FLAVOR: pool.spec.router.flavor}
     if certificate is not None:

@@ -132,14 +132,7 @@ def spec_parts(pool: RewardPool) -> str:
 def worker_template(
     pool: RewardPool, *, image: str, ipv6: bool = False, defaults: PoolDefaults = NO_DEFAULTS
 ) -> Object:
-    """The worker pods' template, without the labels that name its revision.
-
-    Args:
-        pool: whose workers.
-        image: RewardPool's own image, for what no stock image has.
-        ipv6: whether pods have IPv6 addresses.
-        defaults: what the pods have unless the pool says otherwise.
-    """
+    """The worker pods' template, without the labels that name its revision."""
     spec = pool.spec
     engine = engine_for(spec.engine.name)
     launch = engine.launch(
