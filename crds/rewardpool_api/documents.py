@@ -37,6 +37,15 @@ _MOST_DIGITS: Final = 70
 _SPACE: Final = re.compile(r"\s*")
 _BASES: Final = {"x": 16, "o": 8, "b": 2}
 _LISTS: Final = (("List", "v1"), (f"{names.KIND}List", names.API_VERSION))
+_MAPS: Final = (
+    "metadata.labels",
+    "metadata.annotations",
+    "spec.worker.labels",
+    "spec.worker.annotations",
+    "spec.worker.resources.requests",
+    "spec.worker.resources.limits",
+)
+"""Fields of a pool whose keys are the user's own."""
 _MOST_OF_32_BITS: Final = 3.4028235e38
 _SCALARS: Final = {"null": type(None), "bool": bool, "int": int, "float": float}
 _TAGS: Final = {kind: name for name, kind in _SCALARS.items()}
@@ -118,8 +127,23 @@ def _items(document: Any) -> list[Any]:
     if isinstance(document, dict) and (document.get("kind"), document.get("apiVersion")) in _LISTS:
         items = document.get("items")
         if isinstance(items, list):
+            for index, item in enumerate(items):
+                _check_item(item, f"items[{index}]")
             return items
     return [document]
+
+
+def _check_item(item: Any, origin: str) -> None:
+    """Raise DocumentsError where kubectl, which checks a list itself, finds a null that an API server would take."""
+    if not isinstance(item, dict) or item.get("kind") != names.KIND:
+        return
+    for path in _MAPS:
+        found = item
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        if isinstance(found, dict) and None in found.values():
+            key = next(key for key, value in found.items() if value is None)
+            raise DocumentsError(f"{origin}.{path}.{key} is null, which kubectl takes in no list: leave it out")
 
 
 def _check_values(documents: list[Any]) -> None:

@@ -1,5 +1,6 @@
 """Bytes read as kubectl reads them; each expectation was seen of a real kubectl."""
 
+import json
 from typing import Any
 
 import pytest
@@ -86,3 +87,11 @@ def test_a_number_of_thousands_of_digits_is_text() -> None:
 
 def test_documents_of_json_may_follow_each_other() -> None:
     assert read_documents(b' {"a": 1}{"a": 1} \n{"a": 1}\n') == [POOL] * 3
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_a_null_label_is_refused_in_a_list_alone(field: str) -> None:
+    pool = {"kind": "RewardPool", "metadata": {field: {"a": None}}}
+    assert read_documents(json.dumps(pool).encode()) == [pool]
+    with pytest.raises(DocumentsError, match=rf"^items\[0\]\.metadata\.{field}\.a is null"):
+        read_documents(json.dumps({"apiVersion": "v1", "kind": "List", "items": [pool]}).encode())
