@@ -138,7 +138,7 @@ def _check_item(item: Any, origin: str) -> None:
     if not isinstance(item, dict) or item.get("kind") != names.KIND:
         return
     for path in _MAPS:
-        found = item
+        found: Any = item
         for name in path.split("."):
             found = found.get(name) if isinstance(found, dict) else None
         if isinstance(found, dict) and None in found.values():

@@ -8,10 +8,11 @@ from pydantic import Field
 from rewardpool_api.quantities import EntryName, ObjectName
 from rewardpool_api.rules import ApiModel, Rule
 
-_OWN_VARIABLE = (
+OWN_VARIABLE = (
     "^(VLLM_API_KEY|VLLM_SERVER_DEV_MODE|SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
     "|REWARDPOOL_(ENGINE|MODEL_TYPE|MODEL_PATH|SERVED_NAME|HEAD|ADAPTERS|KEY_FILE|REVISION|SLEEP_MAX_ABS_DIFF))$"
 )
+"""By which RewardPool configures its workers."""
 _HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE")
 """Where downloads go: in a cluster a volume is mounted there."""
 _FOLDER = "^/[^$]*$"
@@ -92,9 +93,9 @@ class EnvVar(ApiModel):
             holds=lambda variable: variable.name != "PYTHONPATH" or variable.value_from is None,
         ),
         Rule(
-            cel=f"!self.name.matches('{_OWN_VARIABLE}')",
+            cel=f"!self.name.matches('{OWN_VARIABLE}')",
             message="spec.engine.env[].name must not be a variable by which RewardPool configures its workers: VLLM_API_KEY, VLLM_SERVER_DEV_MODE, SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION, or REWARDPOOL_ENGINE, _MODEL_TYPE, _MODEL_PATH, _SERVED_NAME, _HEAD, _ADAPTERS, _KEY_FILE, _REVISION or _SLEEP_MAX_ABS_DIFF",
-            holds=lambda variable: not re.match(_OWN_VARIABLE, variable.name),
+            holds=lambda variable: not re.match(OWN_VARIABLE, variable.name),
         ),
         Rule(
             cel=f"!(self.name in {list(_HUB_FOLDERS)}) || (has(self.value) && self.value.matches('{_FOLDER}'))",

@@ -15,11 +15,12 @@ from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_api.environment import EnvVar
 from rewardpool_api.inference import INFERRED, with_inferred
 from rewardpool_api.model import ModelSpec
+from rewardpool_api.pod_template import RouterTemplate
 from rewardpool_api.quantities import EntryName, ObjectName, ShortText
 from rewardpool_api.rules import ApiModel, Rule
 from rewardpool_api.source import FUNCTION_SCHEME, is_function
 from rewardpool_api.status import RewardPoolStatus
-from rewardpool_api.worker import PodTemplate, WorkerSpec
+from rewardpool_api.worker import WorkerSpec
 
 EngineName = Literal["vllm", "sglang", "transformers", "python"]
 RouterFlavor = Literal["sglang-router", "smg"]
@@ -138,7 +139,7 @@ class RouterSpec(ApiModel):
     """Container image that has the router's program. Default: RewardPool's own image."""
     request_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
     """Longest one scoring request may take at a worker; longer than the slowest real one."""
-    pod_template: PodTemplate = {}
+    pod_template: RouterTemplate = {}
     """Merged over the rendered pod template of the routers; containers merge by name (`router`)."""
     auth: RouterAuth = RouterAuth()
     """Whether scoring needs a key."""

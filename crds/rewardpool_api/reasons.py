@@ -176,7 +176,7 @@ class ConditionReason(_Reason):
     )
     INVALID_OBJECT = (
         "InvalidObject",
-        "The stored pool is not valid, since an older schema let it through; its size and its routers stay.",
+        "The stored pool is not valid, where no schema sees or an older one let it through; its size and routers stay.",
     )
     NULL_IGNORED = (
         "NullIgnored",

@@ -1,19 +1,19 @@
 """What a replica's pod needs."""
 
 import re
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from rewardpool_api.inference import INFERRED
+from rewardpool_api.pod_template import WorkerTemplate
 from rewardpool_api.quantities import Seconds
 from rewardpool_api.rules import ApiModel, Rule
 
 ResourceName = Annotated[
     str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 ]
-PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 
 
 QUANTITY_PATTERN: Final = (
@@ -67,7 +67,7 @@ class WorkerSpec(ApiModel):
     """Annotations of the replicas' pods and of their Deployments. Others are another revision."""
     drain_seconds: Seconds = 60
     """How long a leaving replica may take to finish what it has in flight."""
-    pod_template: PodTemplate = {}
+    pod_template: WorkerTemplate = {}
     """Merged over the rendered pod template: nodeSelector, tolerations, volumes, priorityClassName …; containers merge by name (`worker`)."""
 
     rules: ClassVar[tuple[Rule, ...]] = (

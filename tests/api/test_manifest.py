@@ -351,6 +351,60 @@ def test_a_variable_of_rewardpools_own_is_refused_by_name(name):
         load_manifest(manifest("spec.engine.env", [{"name": name, "value": "x"}]))
 
 
+def a_template(component, container, *, field="containers"):
+    return manifest(f"spec.{component}.podTemplate", {"spec": {field: [{"name": "side"}, container]}})
+
+
+@pytest.mark.parametrize(
+    ("container", "problem"),
+    [
+        ({"name": "worker", "args": ["--served-model-name=x"]}, "args must not be set in the container worker"),
+        ({"name": "worker", "command": ["vllm", "serve"]}, "command must not be set in the container worker"),
+        ({"name": "worker", "command": {"$patch": "delete"}}, "command must not be set in the container worker"),
+        ({"name": "worker", "envFrom": [{"secretRef": {"name": "s"}}]}, "envFrom must not be set"),
+        (
+            {"name": "worker", "env": [{"name": "VLLM_API_KEY", "value": "x"}]},
+            r"env\[0\].name must not be VLLM_API_KEY",
+        ),
+        ({"name": "worker", "env": [{"name": "A"}, {"name": "REWARDPOOL_KEY_FILE", "$patch": "delete"}]}, r"env\[1\]"),
+        (
+            {"name": "worker", "env": [{"name": "PYTHONPATH", "value": "/x"}]},
+            ".*PYTHONPATH, which spec.engine.env takes",
+        ),
+        ({"name": "worker", "env": {"$patch": "delete"}}, "env must be a list"),
+    ],
+)
+def test_what_of_a_pod_template_overrides_rewardpools_own_is_refused_by_name(container, problem):
+    with pytest.raises(ManifestError, match=rf"spec\.worker\.podTemplate\.spec\.containers\[1\]\.{problem}"):
+        load_manifest(a_template("worker", container))
+
+
+@pytest.mark.parametrize("name", ["download", "download-adapter-0"])
+def test_a_pod_template_overrides_no_download(name):
+    container = {"name": name, "env": [{"name": "HF_HOME", "value": "/x"}]}
+    with pytest.raises(ManifestError, match=r"initContainers\[1\]\.env\[0\]\.name must not be HF_HOME"):
+        load_manifest(a_template("worker", container, field="initContainers"))
+
+
+def test_a_pod_template_overrides_no_key_of_a_router():
+    container = {"name": "router", "env": [{"name": "REWARDPOOL_ADMIN_KEY_FILE", "value": "/x"}]}
+    with pytest.raises(ManifestError, match=r"spec\.router\..*must not be REWARDPOOL_ADMIN_KEY_FILE"):
+        load_manifest(a_template("router", container))
+
+
+@pytest.mark.parametrize(
+    ("component", "container"),
+    [
+        ("worker", {"name": "worker", "args": None, "env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]}),
+        ("worker", {"name": "sidecar", "args": ["--port=1"], "env": [{"name": "VLLM_API_KEY", "value": "x"}]}),
+        ("router", {"name": "router", "args": ["--log-level=info"], "env": [{"name": "RUST_LOG", "value": "info"}]}),
+    ],
+)
+def test_what_of_a_pod_template_overrides_nothing_is_taken(component, container):
+    pool = load_manifest(a_template(component, container))
+    assert container in getattr(pool.spec, component).pod_template["spec"]["containers"]
+
+
 def test_the_variables_by_which_a_function_finds_another_pool_are_taken():
     env = [{"name": "REWARDPOOL_URL", "value": "http://judge"}, {"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"}]
     assert load_manifest(manifest("spec.engine.env", env)).spec.engine.variables["REWARDPOOL_URL"] == "http://judge"

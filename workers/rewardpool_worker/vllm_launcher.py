@@ -1,19 +1,20 @@
 """Starts vLLM: `python vllm_launcher.py -m MODULE VLLM-FLAGS…`.
 
 vLLM takes an unknown token of a head for the row of some other token, without a word. So `head_tokens` looks them up
-first; likewise `lora_adapters` looks at the adapters' files, and `writable_home` at HOME. Then this process becomes
-vLLM with the flags it was given and those of head and adapters. The middleware in that process finds what was looked up
-in REWARDPOOL_HEAD.
+first; likewise `lora_adapters` looks at the adapters' files, and `writable_home` at HOME. Variables that an image or a
+shell has are dropped where vLLM would not serve as it is asked to. Then this process becomes vLLM with the flags it was
+given and those of head and adapters. The middleware in that process finds what was looked up in REWARDPOOL_HEAD.
 """
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 ENV_HEAD = "REWARDPOOL_HEAD"
+ENV_SLEEP_MAX_ABS_DIFF = "REWARDPOOL_SLEEP_MAX_ABS_DIFF"
 
 
 def head_flags(
@@ -51,11 +52,19 @@ def head_flags(
     return flags
 
 
+def drop_foreign_variables(environ: MutableMapping[str, str]) -> None:
+    """Remove a key of vLLM's own, which no request has, and the mode for developers where no engine sleeps."""
+    environ.pop("VLLM_API_KEY", None)
+    if ENV_SLEEP_MAX_ABS_DIFF not in environ:
+        environ.pop("VLLM_SERVER_DEV_MODE", None)
+
+
 def main(argv: list[str]) -> int:
     """Become vLLM; returns only when it cannot be started, with the exit code."""
     from lora_adapters import adapters_or_refuse, vllm_flags
     from writable_home import make_home_writable
 
+    drop_foreign_variables(os.environ)
     make_home_writable(os.environ)
     of_head, of_adapters = _flags_of_head(argv), adapters_or_refuse(argv, vllm_flags)
     if of_head is None or of_adapters is None:

@@ -23,10 +23,7 @@ CHUNK = 10 * 1024 * 1024
 """The hub's client hands on what it reads in pieces of this size."""
 WEIGHTS = bytes(range(256)) * (2 * CHUNK // 256)
 START_SECONDS = 60
-ENGINE = [
-    *("python3", "-m", "rewardpool_worker.function_server", "--function", "reward_functions:compute_score"),
-    *("--served-name", POOL, "--host", "0.0.0.0", "--port", str(names.WORKER_PORT)),
-]
+MODULES = f"{FUNCTIONS}:{FUNCTIONS / 'engine_of_functions'}"
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +47,11 @@ def pool(cluster: Cluster, hub: FakeHub) -> Iterator[None]:
 
 
 def apply(cluster: Cluster, hub: FakeHub, **spec: Any) -> None:
-    worker = {"name": "worker", "command": ENGINE}
     cluster.apply(
         POOL,
         model={"source": f"hf://{REPO}", "cache": {"claimName": "models"}},
-        engine={"name": "vllm", "env": env_vars({"HF_ENDPOINT": hub.url, "PYTHONPATH": str(FUNCTIONS)})},
-        worker={"gpus": 0, "drainSeconds": 1, "podTemplate": {"spec": {"containers": [worker]}}},
+        engine={"name": "vllm", "env": env_vars({"HF_ENDPOINT": hub.url, "PYTHONPATH": MODULES})},
+        worker={"gpus": 0, "drainSeconds": 1},
         **spec,
     )
 

@@ -395,6 +395,45 @@ def test_what_the_api_server_refuses_is_told_in_its_words(cluster: Cluster) -> N
     cluster.kubectl("delete", "rewardpool", "refused")
 
 
+def degraded(cluster: Cluster, pool: str) -> str:
+    return str(cluster.condition(pool, "Degraded").get("reason"))
+
+
+def test_a_null_that_removes_nothing_is_told_until_it_is_gone(cluster: Cluster) -> None:
+    def apply(probe: object) -> None:
+        template = {"spec": {"containers": [{"name": "worker", "livenessProbe": probe}]}}
+        cluster.apply("null", replicas=0, worker={"gpus": 0, "podTemplate": template})
+
+    def probes() -> list[object]:
+        deployments = cluster.all("deployment", f"{names.LABEL_POOL}=null,{names.LABEL_COMPONENT}=worker")
+        containers = [one["spec"]["template"]["spec"]["containers"][0] for one in deployments]
+        return [container.get("livenessProbe") for container in containers]
+
+    apply(None)
+    cluster.eventually(lambda: degraded(cluster, "null") == "NullIgnored", seconds=20, what="it is told")
+    assert "podTemplate.spec.containers[0].livenessProbe" in cluster.condition("null", "Degraded")["message"]
+    assert all(probes())
+    apply({"$patch": "delete"})
+    cluster.eventually(lambda: degraded(cluster, "null") == "AsExpected", seconds=20, what="it is told no more")
+    cluster.eventually(lambda: None in probes(), seconds=20, what="the field is removed")
+    cluster.kubectl("delete", "rewardpool", "null")
+
+
+def test_a_pod_template_that_overrides_rewardpools_own_is_told_by_name_until_it_does_not(cluster: Cluster) -> None:
+    def apply(**fields: object) -> None:
+        template = {"spec": {"containers": [{"name": "worker", **fields}]}}
+        cluster.apply("overrides", replicas=0, worker={"gpus": 0, "podTemplate": template})
+
+    apply(env=env_vars({"VLLM_API_KEY": "x"}))
+    cluster.eventually(lambda: degraded(cluster, "overrides") == "InvalidObject", seconds=20, what="it is told")
+    message = cluster.condition("overrides", "Degraded")["message"]
+    assert "spec.worker.podTemplate.spec.containers[0].env[0].name must not be VLLM_API_KEY" in message
+    assert cluster.all("deployment", f"{names.LABEL_POOL}=overrides") == []
+    apply(env=env_vars({"VLLM_LOGGING_LEVEL": "DEBUG"}))
+    cluster.eventually(lambda: degraded(cluster, "overrides") == "AsExpected", seconds=20, what="it is taken")
+    cluster.kubectl("delete", "rewardpool", "overrides")
+
+
 def test_a_worker_that_cannot_start_is_told_with_its_last_words(cluster: Cluster) -> None:
     cluster.apply("broken", model={"source": "python://no_such_module:score", "type": "Function"})
     cluster.eventually(

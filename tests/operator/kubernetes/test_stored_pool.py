@@ -45,6 +45,10 @@ def test_a_valid_pool_has_no_problem() -> None:
         ({"router": {**SPEC["router"], "replicas": 99}}, "spec.router.replicas"),
         ({"engine": {"name": "pytorch"}}, "spec.engine.name"),
         ({"worker": {"gpus": 1}, "engine": {"tensorParallelSize": 8}}, "spec.engine.tensorParallelSize"),
+        (
+            {"worker": {"podTemplate": {"spec": {"containers": [{"name": "worker", "args": ["--port=1"]}]}}}},
+            "spec.worker.podTemplate.spec.containers[0].args",
+        ),
     ],
 )
 def test_the_problem_names_the_field_and_the_rest_of_the_spec_is_known(changes: dict[str, Any], field: str) -> None:

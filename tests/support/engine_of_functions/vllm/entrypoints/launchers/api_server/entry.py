@@ -1,0 +1,13 @@
+"""By vLLM's command line, a server of Python functions: an engine that starts in no time."""
+
+import argparse
+import sys
+
+from rewardpool_worker.function_server import main
+
+parser = argparse.ArgumentParser()
+for flag in ("--served-model-name", "--host", "--port"):
+    parser.add_argument(flag)
+given, _ = parser.parse_known_args()
+own = ["--served-name", given.served_model_name, "--host", given.host, "--port", given.port]
+sys.exit(main(["--function", "reward_functions:compute_score", *own]))
