@@ -99,6 +99,11 @@ class KubeError(RuntimeError):
         self.is_conflict = status == HTTPStatus.CONFLICT
         super().__init__(f"{call}: {message or reason or status}")
 
+    @property
+    def is_not_found(self) -> bool:
+        """Whether there is no such object. A 404 without that word is somebody else's: of a path that a proxy lacks."""
+        return (self.status, self.reason) == (404, "NotFound")
+
 
 class KubeUnreachableError(RuntimeError):
     """The API server does not answer, not in time, or something in its place does: a proxy, a load balancer."""
@@ -174,8 +179,7 @@ class Kube:
         try:
             return await self._object("get", resource.path(namespace, name))
         except KubeError as error:
-            # A 404 without that word is somebody else's: of a path that a proxy does not know.
-            if (error.status, error.reason) == (404, "NotFound"):
+            if error.is_not_found:
                 return None
             raise
 
@@ -282,7 +286,7 @@ class Kube:
         try:
             answer = await self._call("delete", resource.path(namespace, name), body=options)
         except KubeError as error:
-            if error.status != 404:
+            if not error.is_not_found:
                 raise
             return None
         return None if answer.get("kind") == "Status" else answer

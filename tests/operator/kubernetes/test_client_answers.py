@@ -79,8 +79,11 @@ async def test_a_404_without_kubernetes_word_for_it_does_not_say_that_there_is_n
     server.status, server.text = 404, "<html>no such page</html>"
     with pytest.raises(KubeError):
         await kube.get(client.SECRETS, "rl", "rm-key")
+    with pytest.raises(KubeError):
+        await kube.delete(client.SECRETS, "rl", "rm-key")
     server.text = '{"kind": "Status", "reason": "NotFound", "message": "no such Secret"}'
     assert await kube.get(client.SECRETS, "rl", "rm-key") is None
+    assert await kube.delete(client.SECRETS, "rl", "rm-key") is None
 
 
 @pytest.mark.parametrize("name", ["\n\n", " ", "../configmaps/a", "a/b?c#d", "%2e", "", ".", ".."])

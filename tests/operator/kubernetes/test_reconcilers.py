@@ -36,6 +36,9 @@ REVISION = RENDERED.revision.name
 FILES = [item["metadata"]["name"] for item in RENDERED.files]
 
 
+REASONS = {404: "NotFound", 409: "Conflict"}
+
+
 class FakeKube:
     """Has the pool, remembers the calls that write; refuses what `refuse` names."""
 
@@ -69,9 +72,7 @@ class FakeKube:
     ) -> Object:
         name = f"{name}/{subresource}" if subresource else name
         if name == self.refuse:
-            raise KubeError(
-                f"PATCH {name}", status=self.refusal, reason="Conflict", message="the object has been modified"
-            )
+            raise KubeError(f"PATCH {name}", status=self.refusal, reason=REASONS[self.refusal], message="not that")
         self._note("merge", name, patch)
         return live({"metadata": {"name": name, "resourceVersion": "0"}, "spec": {"containers": []}})
 

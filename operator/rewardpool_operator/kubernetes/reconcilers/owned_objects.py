@@ -263,7 +263,7 @@ class _Pass:
                 client.PODS, await self._kube.merge(client.PODS, self._namespace, pod["metadata"]["name"], patch)
             )
         except KubeError as error:
-            if error.status != 404:
+            if not error.is_not_found:
                 raise
         self.changed = True
 
@@ -280,7 +280,7 @@ class _Pass:
         try:
             self._store.put(client.PODS, await self._kube.apply(client.PODS, manifest, subresource="status"))
         except KubeError as error:
-            if error.status != 404:
+            if not error.is_not_found:
                 raise
         self.changed = True
 

@@ -138,7 +138,7 @@ class StatusReconciler:
             try:
                 return await self._kube.apply(client.POOLS, manifest, subresource="status")
             except KubeError as error:
-                if error.status == HTTPStatus.NOT_FOUND:
+                if error.is_not_found:
                     break
                 if not error.is_conflict or not tries_left:
                     raise
@@ -168,7 +168,7 @@ class StatusReconciler:
                 await self._kube.merge(client.EVENTS, pool.metadata.namespace, taken.name, {"series": series})
             except KubeError as error:
                 # Events end after an hour, or by hand; the next time that it is said it is a new one.
-                if error.status != 404:
+                if not error.is_not_found:
                     raise
                 memory.gone(event)
         elif taken is not None:
