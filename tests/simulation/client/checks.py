@@ -183,7 +183,7 @@ def of_attempts(traffic: Traffic, ledger: Ledger, network: Network) -> Iterator[
         yield f"{ledger.asked_in_work} requests were sent beside one that a worker said it had in work"
     for text, count in ledger.generations.items():
         # A router may begin one anew by itself.
-        if count > (MAX_GENERATIONS * (1 + plan.retries) + 1) * max(1, len(traffic.pools)):
+        if count > MAX_GENERATIONS * (1 + plan.retries) * max(1, len(traffic.pools)):
             yield f"{text!r} cost {count} generations, of at most {MAX_GENERATIONS}"
     limit = plan.config["concurrency"]
     lost = max(LEAST_LEFT_OPEN, limit // 2)

@@ -43,6 +43,7 @@ FOUND: Final = {
         plan_of(27, samples=1500, faults=("answers_broken_off", "all_workers_hang"))
     ),
     "a client that was cancelled while it closed left its connections open": plan_of(31099, samples=SAMPLES),
+    "a judge's generation was not counted when its kept connection broke": plan_of(31178, samples=SAMPLES),
     "a sample that waited for the first score, cancelled, kept its place in the queue": plan_of(185),
 }
 """What was wrong, and the run that found it."""

@@ -66,6 +66,13 @@ class Attempt(Exchange):
         """See `Exchange`."""
         self.request.attempt_ended(self, error=unanswered(error, self.endpoint))
 
+    def may_go_anew(self) -> bool:
+        """See `Exchange`; a worker may have begun, so this may cost one more generation."""
+        if not self.request.may_hedge:
+            return False
+        self.request.generations += 1
+        return True
+
     def give_up(self, error: BaseException) -> None:
         """Close it: the request receives that error for it."""
         if not self.is_over:

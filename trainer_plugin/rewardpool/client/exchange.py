@@ -60,6 +60,10 @@ class Exchange:
         """
         raise NotImplementedError
 
+    def may_go_anew(self) -> bool:
+        """Return whether it goes on a new connection: its kept one broke before an answer began."""
+        return True
+
     def cancel(self) -> None:
         """Nobody wants the answer any more: close its connection."""
         if self.is_over:

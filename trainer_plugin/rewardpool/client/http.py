@@ -236,7 +236,7 @@ class _Connection(asyncio.Protocol):
         exchange = self._exchange
         if exchange is None:
             return
-        if answer.size == 0 and self._is_used:
+        if answer.size == 0 and self._is_used and exchange.may_go_anew():
             self._exchange = None
             self._client.send_anew(exchange)
         elif error is None and answer.ends_with_connection:

@@ -205,7 +205,7 @@ class ScoreRequest(Generic[T]):
 
     @property
     def may_hedge(self) -> bool:
-        """Whether one more attempt may go beside the others."""
+        """Whether one more generation may be asked for beside the others."""
         return self.max_generations is None or self.generations < self.max_generations
 
     @property

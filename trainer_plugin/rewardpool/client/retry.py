@@ -25,7 +25,7 @@ a gateway gave up (408, 502, 504): the engine behind it may write on.
 
 A kept connection that breaks before an answer begins says nothing of the worker: a server closes those that were idle,
 and one that was restarted knows none of them. It is no failure and no attempt: the request goes on a new connection
-(`http.py`), and breaks there if it breaks.
+(`http.py`), and breaks there if it breaks. A judge may have begun all the same, so it counts as one more generation.
 
 Pauses grow and have full jitter: a random part of a bound that doubles, so that a thousand samples which failed
 together do not come back together. Where there is no worker yet the pace is even instead: a pool at zero is woken by
