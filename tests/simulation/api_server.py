@@ -96,11 +96,12 @@ class Watch:
 
     def __init__(self, shelf: Shelf, namespace: str, chosen: Callable[[Object], bool]) -> None:
         self.lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.loses_events = False
+        self.is_silent = False
+        """Nothing that is put in comes out: neither changes nor bookmarks."""
         self._shelf, self._namespace, self._chosen = shelf, namespace, chosen
 
     def offer(self, change: Change) -> None:
-        if self.loses_events or self._namespace not in ("", change.object["metadata"]["namespace"]):
+        if self.is_silent or self._namespace not in ("", change.object["metadata"]["namespace"]):
             return
         now = change.type != "DELETED" and self._chosen(change.object)
         before = change.before is not None and self._chosen(change.before)
@@ -269,7 +270,8 @@ class ApiServer:
                 {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self._version)}}},
             )
             for watch in shelf.watches:
-                watch.lines.put_nowait(line + b"\n")
+                if not watch.is_silent:
+                    watch.lines.put_nowait(line + b"\n")
 
     # What comes over HTTP.
 

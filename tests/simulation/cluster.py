@@ -182,6 +182,20 @@ class Cluster:
             and self._is_ready(one.name)
         ]
 
+    def has_room(self, gpus: int) -> bool:
+        """Whether one more worker would be made and placed."""
+        pods = len(self.server.all("Pod"))
+        is_admitted = not self.refuses_pods and (self.quota is None or pods < self.quota)
+        return is_admitted and any(self._free(node) >= gpus for node in self._usable(gpus))
+
+    def could_have_room(self, gpus: int) -> bool:
+        """Whether one would be placed if others left."""
+        return bool(self._usable(gpus))
+
+    def _usable(self, gpus: int) -> list[Node]:
+        """Nodes that take new pods, and have so many GPUs in all."""
+        return [node for node in self.nodes if node.reports and not node.cordoned and node.gpus >= gpus]
+
     # Controllers.
 
     def _heard(self, type_: str, kind: str, found: Object) -> None:

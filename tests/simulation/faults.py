@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LASTING: Final = frozenset(
     {
+        "api: sluggish",
         "node: lost",
         "node: cut off",
         "node: cordoned",
@@ -29,6 +30,7 @@ LASTING: Final = frozenset(
         "router: odd metrics",
         "router: odd list",
         "router: silent",
+        "router: reaches no new worker",
         "worker: silent",
     }
 )
@@ -103,7 +105,7 @@ def _api(kind: str) -> Callable[["World", random.Random], Undo]:
     def begin(world: "World", chance: random.Random) -> Undo:
         fault = ApiFault(
             kind,
-            share=chance.choice([0.1, 0.5, 1.0]),
+            share=1.0 if kind == "sluggish" else chance.choice([0.1, 0.5, 1.0]),
             operator=chance.choice([None, None, *(one.name for one in world.operators)]),
             kinds=chance.choice([(), (), ("leases",), ("pods",), ("rewardpools",), ("secrets",), ("deployments",)]),
             verbs=chance.choice([(), (), ("GET",), ("watch",), ("PATCH",), ("PATCH", "POST")]),
@@ -130,7 +132,7 @@ def _watches_end(world: "World", chance: random.Random) -> Undo:
 def _watches_go_silent(world: "World", chance: random.Random) -> Undo:
     for watch in world.server.watches():
         if chance.random() < 0.5:
-            watch.loses_events = True
+            watch.is_silent = True
     return None
 
 
@@ -268,6 +270,17 @@ def _router_is_odd(odd: str) -> Callable[["World", random.Random], Undo]:
     return begin
 
 
+def _no_new_worker_is_reached(world: "World", chance: random.Random) -> Undo:
+    """A policy or a mesh that knows the workers there are."""
+    network = world.network
+    network.reached_by_routers = frozenset(worker.address for worker in world.cluster.workers())
+
+    def undo() -> None:
+        network.reached_by_routers = None
+
+    return undo
+
+
 def _list_is_lost(world: "World", chance: random.Random) -> Undo:
     routers = world.cluster.routers()
     if routers:
@@ -308,6 +321,7 @@ FAULTS: Final[Mapping[str, Callable[["World", random.Random], Undo]]] = {
     "router: odd metrics": _router_is_odd("metrics"),
     "router: odd list": _router_is_odd("list"),
     "router: status 500": _router_is_odd("500"),
+    "router: reaches no new worker": _no_new_worker_is_reached,
     "router: list lost": _list_is_lost,
     "router: list stale": _list_is_stale,
     "worker: crashes": _program_crashes("worker"),

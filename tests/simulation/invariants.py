@@ -2,8 +2,10 @@
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from simulation import remembered
 from simulation.api_server import Object
 from simulation.cluster import mark_of
 from simulation.programs import Entry, Router, Worker
@@ -18,6 +20,8 @@ EVERY_SECONDS: Final = 1.0
 CALLS_PER_SECOND: Final = 60
 """Of one operator at one address, at most: a pass asks for one thing at each, ten times a second at most."""
 MOST_TASKS: Final = 400
+MOST_REMEMBERED: Final = 300
+"""Entries of one collection of an operator's; the largest API object has 57 in one."""
 HANDOVER_SECONDS: Final = 2.5
 """After an operator was last seen to lead, its passes have ended."""
 IDLE_SECONDS: Final = 20.0
@@ -26,6 +30,16 @@ WAITING_SECONDS: Final = 300.0
 """For a sample, at most, where nothing is wrong."""
 OPERATORS_OWN: Final = ("replica set", "somebody", "operator")
 """Whose deletion of a worker is what an operator wanted."""
+CALM_SECONDS: Final = 15.0
+"""Without a fault, and with room for one worker more: whoever stops one by now knows of both."""
+TOLD_SECONDS: Final = 5.0
+"""From a worker that leaves a list to the status that has the size for which it leaves."""
+FORGOTTEN_SECONDS: Final = 60.0
+"""From a pool's end to that of all it owned, and of all that is remembered of it."""
+HARMLESS: Final = tuple(
+    f"people: {action}" for action in ("edit", "larger_workers", "scale", "suspend", "pause", "roll_back", "restart")
+)
+"""First words of steps that cost no worker by themselves."""
 NO_EXCUSE: Final = frozenset(
     {
         ConditionReason.AS_EXPECTED,
@@ -43,6 +57,59 @@ NO_EXCUSE: Final = frozenset(
 """Reasons that say that all is well or will soon be."""
 
 
+Turns = Literal["new first", "old first", "as told"]
+"""Which worker a rollout moves first: a new one; an old one, for want of room; an old one, since the spec says so."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A worker that an operator takes off a router's list."""
+
+    wanted: int
+    """The pool's size by the last status."""
+    left: int
+    """Workers that still serve behind that router."""
+    room_seconds: float
+    """For how long there has been room for one worker more."""
+    hopeless_seconds: float
+    """For how long no node would have had room, if everybody had left."""
+    calm_seconds: float
+    """Since the last fault."""
+    turns: Turns
+
+    def is_missed(self, wanted_soon: int) -> bool:
+        """Whether the pool falls below its size where there was room, or where its leaving gives none.
+
+        Args:
+            wanted_soon: the size that a status gives soon after: a smaller one is why a worker leaves.
+        """
+        if self.left >= min(self.wanted, wanted_soon) or self.calm_seconds < CALM_SECONDS:
+            return False
+        match self.turns:
+            case "new first":
+                return max(self.room_seconds, self.hopeless_seconds) >= CALM_SECONDS
+            case "old first":
+                return self.hopeless_seconds >= CALM_SECONDS
+            case _:
+                return False
+
+
+@dataclass
+class Since:
+    """Since when something is so of a pool."""
+
+    since: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def see(self, key: tuple[str, str], is_so: bool, now: float) -> None:
+        if is_so:
+            self.since.setdefault(key, now)
+        else:
+            self.since.pop(key, None)
+
+    def seconds(self, key: tuple[str, str], now: float) -> float:
+        return now - self.since.get(key, now)
+
+
 class Invariants:
     """Those of one world."""
 
@@ -57,6 +124,11 @@ class Invariants:
         """Uid of a pool -> the size that its status said last."""
         self._led_at: dict[str, float] = {}
         """Operator -> when it was last seen to lead."""
+        self._room, self._hopeless = Since(), Since()
+        self._disturbed_at = 0.0
+        """When a fault last began or ended."""
+        self._deleted_at: dict[tuple[str, str], float] = {}
+        """Pools that are no more."""
 
     def start(self) -> None:
         self._world.network.on_write = self._written
@@ -84,6 +156,11 @@ class Invariants:
         if method == "DELETE" or router.entries:
             self._world.violated(f"{operator} does not lead, and changes the list of {router.pod}: {method}")
 
+    def disturbed(self, kind: str) -> None:
+        """A step begins or ends."""
+        if kind not in HARMLESS:
+            self._disturbed_at = self._world.time.monotonic()
+
     def worker_stopped(self, worker: Worker, by: str) -> None:
         """No router has a worker that an operator stops."""
         if by not in OPERATORS_OWN or self._world.server.get(names.KIND, *worker.pool) is None:
@@ -97,17 +174,45 @@ class Invariants:
             self._world.note("stopped with", len(worker.in_flight), "in flight:", worker.pod)
 
     def removed(self, router: Router, entry: Entry) -> None:
+        """An operator took it off the list."""
         self._world.note("list", router.pod, "without", entry.url)
+        serving = self._serving_urls(router.pool)
+        pool = self._world.server.get(names.KIND, *router.pool)
+        if pool is None or entry.url not in serving or router not in self._heard_routers(router.pool):
+            return
+        now, status = self._world.time.monotonic(), pool.get("status") or {}
+        taken = Taken(
+            wanted=_desired(pool),
+            left=len(serving & router.entries.keys()),
+            room_seconds=self._room.seconds(router.pool, now),
+            hopeless_seconds=self._hopeless.seconds(router.pool, now),
+            calm_seconds=0.0 if self._is_excused() else now - self._disturbed_at,
+            turns=_turns(pool["spec"]["rollout"]["strategy"], (status.get("rollout") or {}).get("replaceReason")),
+        )
+        if taken.is_missed(taken.wanted):
+            asyncio.get_running_loop().call_later(TOLD_SECONDS, self._check_taken, router, entry, taken)
+
+    def _check_taken(self, router: Router, entry: Entry, taken: Taken) -> None:
+        pool = self._world.server.get(names.KIND, *router.pool)
+        if pool is not None and not self._is_excused() and taken.is_missed(_desired(pool)):
+            self._world.violated(
+                f"{entry.url} left {router.pod} with {taken.left} of {taken.wanted} serving, and needless"
+            )
 
     def _changed(self, type_: str, kind: str, found: Object) -> None:
         if kind == "Secret" and type_ != "DELETED":
             self._check_key(found)
-        if kind != names.KIND or type_ == "DELETED":
+        if kind != names.KIND:
             return
         metadata = found["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        if self._world.server.get(kind, *key) is None:
+            self._deleted_at[key] = self._world.time.monotonic()
+            return
+        self._deleted_at.pop(key, None)
         self._specs[metadata["uid"], metadata.get("generation", 1)] = found["spec"]
         self._check_claim(found)
-        self._desired[metadata["uid"]] = ((found.get("status") or {}).get("scaling") or {}).get("desired", 0)
+        self._desired[metadata["uid"]] = _desired(found)
 
     def _check_key(self, secret: Object) -> None:
         """To delete a pool revokes its keys."""
@@ -159,6 +264,11 @@ class Invariants:
         self._led_at |= {one.name: world.time.monotonic() for one in world.operators if one.leads}
         if sum(one.leads for one in world.operators) > 1:
             world.violated("two operators lead at once")
+        for pool in world.server.all(names.KIND):
+            gpus, now = pool["spec"]["worker"]["gpus"], world.time.monotonic()
+            key = pool["metadata"]["namespace"], pool["metadata"]["name"]
+            self._room.see(key, world.cluster.has_room(gpus), now)
+            self._hopeless.see(key, not world.cluster.could_have_room(gpus), now)
         if number % 10 == 0:
             calls = world.network.calls
             for name, total in calls.items():
@@ -175,6 +285,10 @@ class Invariants:
         for kind, there in self._world.server.count_of_objects().items():
             if there > (600 if kind == "Event" else 80):
                 self._world.violated(f"{there} objects of kind {kind}")
+        for operator in self._world.operators:
+            size, way = remembered.largest(operator.manager)
+            if size > MOST_REMEMBERED:
+                self._world.violated(f"{operator.name} remembers {size} things in manager{way}")
 
     def _is_excused(self) -> bool:
         """While nobody may lead, or what an operator knows may be old, a worker may go unseen."""
@@ -193,6 +307,7 @@ class Invariants:
             problem = self._problem_of(pool)
             if problem is not None:
                 found.append(f"{pool['metadata']['name']}: {problem}")
+        found += [problem for key in self._deleted_at for problem in self._left_of(key)]
         found += self._unanswered()
         leaders = sum(one.leads for one in self._world.operators)
         if leaders != 1:
@@ -202,12 +317,31 @@ class Invariants:
                 found.append(f"{operator.name} is not healthy")
         return found
 
+    def _left_of(self, key: tuple[str, str]) -> list[str]:
+        """What is still there of a pool that is no more."""
+        if self._world.time.monotonic() - self._deleted_at[key] < FORGOTTEN_SECONDS:
+            return [f"{key[1]} was deleted just now"]
+        server, labels = self._world.server, {names.LABEL_POOL: key[1]}
+        kinds = [kind for kind in server.count_of_objects() if kind not in ("Event", "Lease")]
+        found = [f"{kind} {one['metadata']['name']}" for kind in kinds for one in server.selected(kind, **labels)]
+        for operator in self._world.operators:
+            ways = remembered.holding(operator.manager, key)
+            found += [f"{operator.name}'s memory of it in manager{way}" for way in ways]
+        return [f"{key[1]} was deleted, and left {', '.join(found)}"] if found else []
+
     def _unanswered(self) -> list[str]:
         now, found = self._world.time.monotonic(), []
         for trainer in self._world.trainers:
             pool = self._world.server.get(names.KIND, *trainer.pool)
             waiting = [since for since in trainer.waiting.values() if now - since > WAITING_SECONDS]
-            if pool is not None and waiting and not self._excuses(pool) and not pool["spec"].get("suspend"):
+            is_there = pool is not None and "deletionTimestamp" not in pool["metadata"]
+            if (
+                pool is not None
+                and is_there
+                and waiting
+                and not self._excuses(pool)
+                and not pool["spec"].get("suspend")
+            ):
                 found.append(f"{trainer.name} waits for {len(waiting)} samples since {min(waiting):.0f} s")
         return found
 
@@ -221,6 +355,10 @@ class Invariants:
 
     def _problem_of(self, pool: Object) -> str | None:
         metadata, status = pool["metadata"], pool.get("status") or {}
+        if "deletionTimestamp" in metadata:
+            # Somebody's finalizer keeps it: its workers serve as they did, and nothing is written.
+            stale = self._stale_entries((metadata["namespace"], metadata["name"]))
+            return f"routers of a deleted pool list what is not there: {stale}" if stale else None
         if status.get("observedGeneration") != metadata.get("generation", 1):
             return f"generation {metadata.get('generation')} is not observed: {status.get('observedGeneration')}"
         conditions = {one["type"]: one for one in status.get("conditions") or []}
@@ -251,6 +389,12 @@ class Invariants:
         }
         return len(listed & there)
 
+    def _serving_urls(self, key: tuple[str, str]) -> set[str]:
+        """Of workers that would answer a sample."""
+        silent = self._world.network.silent
+        workers = (one for one in self._world.cluster.workers() if one.pool == key and one.loaded)
+        return {one.url for one in workers if one.address.partition(":")[0] not in silent}
+
     def _heard_routers(self, key: tuple[str, str]) -> list[Router]:
         return [router for router in self._world.cluster.exposed_routers(key) if self._is_heard(router)]
 
@@ -258,3 +402,14 @@ class Invariants:
         there = {worker.url for worker in self._world.cluster.workers() if worker.pool == key}
         routers = self._heard_routers(key)
         return sorted({url for router in routers for url in router.entries if url not in there})
+
+
+def _desired(pool: Object) -> int:
+    """The size that the status gives."""
+    return int(((pool.get("status") or {}).get("scaling") or {}).get("desired", 0))
+
+
+def _turns(strategy: str, no_room: str | None) -> Turns:
+    if strategy == "Replace":
+        return "as told"
+    return "old first" if strategy == "Auto" and no_room else "new first"

@@ -39,8 +39,11 @@ ODD_ANSWERS: Final[dict[str, tuple[int, bytes]]] = {
     "200-null": (200, b"null"),
     "200-nothing": (200, b""),
 }
-SILENCES: Final = ("hangs", "unreachable", "slow", "answer-lost", "half-answer")
+SILENCES: Final = ("hangs", "unreachable", "slow", "sluggish", "answer-lost", "half-answer")
 API_FAULTS: Final = (*ODD_ANSWERS, *SILENCES)
+LATENCIES: Final[dict[str | None, tuple[float, float]]] = {"slow": (1.5, 9.0), "sluggish": (1.6, 1.7)}
+"""Seconds of a call; the second is slow for every call, and each of them in time."""
+LATENCY: Final = (0.002, 0.02)
 
 
 class Endpoint(Protocol):
@@ -127,6 +130,8 @@ class Network:
         self.api_faults: list[ApiFault] = []
         self.partitions: set[tuple[str, str]] = set()
         """Of an operator from a host; the API server is `api`."""
+        self.reached_by_routers: frozenset[str] | None = None
+        """Workers' addresses, where a policy lets routers reach no other."""
         self.calls: Counter[str] = Counter()
         self.on_write: Callable[[str, str, str], None] = lambda *_: None
         """Hears which operator writes, before it does."""
@@ -204,7 +209,7 @@ class SimulatedClient:
             raise TimeoutError
         if kind == "unreachable":
             raise unreachable("api")
-        await asyncio.sleep(network.chance.uniform(1.5, 9.0) if kind == "slow" else network.chance.uniform(0.002, 0.02))
+        await asyncio.sleep(network.chance.uniform(*LATENCIES.get(kind, LATENCY)))
         if kind in ODD_ANSWERS:
             status, raw = ODD_ANSWERS[kind]
             return Answer(status, Content(raw))

@@ -115,6 +115,18 @@ class People:
         self._server.create(names.KIND, {**pool, "metadata": fresh, "status": {}})
         return "deleted and made again"
 
+    def delete(self, pool: Object, chance: random.Random) -> str:
+        self._server.delete(names.KIND, *_key(pool))
+        return "deleted for good"
+
+    def delete_held(self, pool: Object, chance: random.Random) -> str:
+        """Somebody else's finalizer keeps the pool, and no one takes it away."""
+        found = self._server.get(names.KIND, *_key(pool)) or pool
+        metadata = {**found["metadata"], "finalizers": ["example.com/backup"]}
+        self._server._replace(names.KIND, found, {**found, "metadata": metadata}, "metadata")
+        self._server.delete(names.KIND, *_key(pool))
+        return "deleted, and kept by a finalizer"
+
     def rotate_key(self, pool: Object, chance: random.Random) -> str:
         patch = {"metadata": {"annotations": {names.ANNOTATION_ROTATE_KEY: str(chance.randint(1, 1000))}}}
         self._server.patch(names.KIND, *_key(pool), patch)
@@ -183,6 +195,8 @@ ACTIONS: Final = (
     "roll_back",
     "roll_back",
     "recreate",
+    "delete",
+    "delete_held",
     "rotate_key",
     "restart",
     "delete_owned",

@@ -218,6 +218,8 @@ class Router:
         netloc = urlsplit(url).netloc
         found = self.network.endpoints.get(netloc)
         is_there = isinstance(found, Worker) and urlsplit(url).hostname not in self.network.silent
+        if self.network.reached_by_routers is not None and netloc not in self.network.reached_by_routers:
+            return None
         return found if is_there and found.loaded else None  # type: ignore[return-value]
 
     def _route(self, sample: Sample) -> None:

@@ -22,6 +22,13 @@ REGRESSIONS = {
             Step(130.0, "api: restored from the backup", 1.0, 1),
         ),
     ),
+    "a pool that was forgotten, since something in the API server's place did not know the path of its status": (
+        830000004,
+        (
+            Step(297.2, "api: 404-text", 60.9, 152990),
+            Step(310.4, "people: change_flavor", 21.9, 703813),
+        ),
+    ),
 }
 """What a run violated -> its seed, and the fewest steps by which it did."""
 

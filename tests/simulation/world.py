@@ -72,7 +72,7 @@ class World:
             self.network,
             _chance(time),
             self.note,
-            nodes=tuple(time.chance.choice([2, 4]) for _ in range(time.chance.randint(2, 4))),
+            nodes=(*(time.chance.choice([2, 4]) for _ in range(time.chance.randint(1, 4))), 0),
             stopped=self.invariants.worker_stopped,
         )
         self.people = People(self.server, self.cluster)
@@ -153,12 +153,14 @@ class World:
 
     def _begin(self, step: Step) -> None:
         self.note("step", step.kind)
+        self.invariants.disturbed(step.kind)
         undo = faults.begin(self, step)
         if undo is not None and math.isfinite(step.seconds):
             asyncio.get_running_loop().call_later(step.seconds, self._end, step, undo)
 
     def _end(self, step: Step, undo: Any) -> None:
         self.note("end of", step.kind)
+        self.invariants.disturbed(step.kind)
         undo()
 
     def _every(self, seconds: float, call: Any) -> None:
