@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from rewardpool.errors import RolloutError as RolloutError
     from rewardpool.errors import SampleError as SampleError
     from rewardpool.errors import SampleTooLongError as SampleTooLongError
+    from rewardpool.errors import SandboxError as SandboxError
+    from rewardpool.errors import SandboxUnavailableError as SandboxUnavailableError
     from rewardpool.errors import ScoreError as ScoreError
     from rewardpool.errors import TrainingError as TrainingError
     from rewardpool.errors import UnscoredError as UnscoredError
@@ -72,7 +74,8 @@ _NAMES = {
         "BrokenPoolError ConfigError DeadlineError FunctionFailedError GroupAbortedError InvalidSampleError"
         " ModelChangedError OtherRankError PoolAccessError PoolError PoolNotFoundError PoolNotReadyError"
         " PoolNotYetReadyError RevisionGoneError RewardPoolError RolloutError SampleError SampleTooLongError"
-        " ScoreError TrainingError UnscoredError WrongModelError WrongTokenizerError"
+        " SandboxError SandboxUnavailableError ScoreError TrainingError UnscoredError WrongModelError"
+        " WrongTokenizerError"
     ),
     "rewardpool.reward": "Reward",
     "rewardpool.rewards.episode": "Episode",

@@ -123,6 +123,14 @@ class OtherRankError(RewardPoolError):
     """Another process of the training job failed, and this one does not wait for it; the message has its trouble."""
 
 
+class SandboxError(RewardPoolError):
+    """What a policy wrote could not be run to its end, by the machine's fault; another try may succeed."""
+
+
+class SandboxUnavailableError(SandboxError):
+    """No sandbox can be made on this machine; the message has what it lacks."""
+
+
 class SampleError(RewardPoolError):
     """One sample has no score.
 

@@ -1,0 +1,154 @@
+"""What code may use, and whose fault it is that it ended."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rewardpool.errors import SandboxError, SandboxUnavailableError
+from rewardpool.sandbox import Call, Outcome, Verdict, run
+from rewardpool.sandbox.parent import zygotes
+
+ENDS: dict[str, tuple[str, Outcome]] = {
+    "an endless loop": ("while True: pass", "cpu_exceeded"),
+    "one call of C that ignores signals": (
+        "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN); 10 ** 10 ** 9",
+        "cpu_exceeded",
+    ),
+    "a sleep": ("import time; time.sleep(600)", "idle_exceeded"),
+    "a pause": ("import signal; signal.pause()", "idle_exceeded"),
+    "a stop": ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", "idle_exceeded"),
+    "8 GiB": ("bytearray(8 << 30)", "memory_exceeded"),
+    "memory in steps": ("x = []\nwhile True: x.append(bytearray(1 << 22))", "memory_exceeded"),
+    "100 MB of output": ("for _ in range(100): print('x' * 1_000_000)", "output_exceeded"),
+    "output without end": ("while True: print('x' * 1000, flush=True)", "output_exceeded"),
+    "recursion": ("def f(): f()\nf()", "raised"),
+    "10,000 files": ("x = [open('/dev/null') for _ in range(10_000)]", "raised"),
+    "a crash": ("import ctypes; ctypes.string_at(0)", "crashed"),
+    "an abort": ("import os; os.abort()", "crashed"),
+    "exit": ("exit(0)", "exited"),
+    "an exit without clean-up": ("import os; os._exit(0)", "exited"),
+    "closed descriptors": ("import os, time; os.closerange(0, 60); time.sleep(600)", "exited"),
+    "noise on all descriptors": (
+        "import os\nfor n in range(60):\n try: os.write(n, b'{\"value\": true}' * 1000)\n except OSError: pass",
+        "output_exceeded",
+    ),
+    "a syntax error": ("def f(:", "raised"),
+    "a null byte": ("x = 1\0", "raised"),
+    "an interrupt": ("raise KeyboardInterrupt", "raised"),
+}
+
+
+@pytest.mark.parametrize(("code", "outcome"), ENDS.values(), ids=ENDS)
+def test_code_ends_by_its_own_fault(code: str, outcome: Outcome) -> None:
+    calls = [Call(function="f", expected=1)]
+    verdict = run(code, calls=calls, cpu_seconds=0.5, idle_seconds=0.5, memory_mib=64, output_kib=8)
+    assert (verdict.outcome, verdict.passed, verdict.total) == (outcome, 0, 1), verdict
+    assert verdict.message
+
+
+RESULTS = {
+    "equal to everything": "class Same(int):\n __eq__ = lambda *_: True\ndef f(): return Same(7)",
+    "True": "def f(): return True",
+    "1.0": "def f(): return 1.0",
+    "a number that is none": "def f(): return float('nan')",
+    "100 MB": "def f(): return 'x' * 100_000_000",
+    "nested deeply": "def f():\n x = []\n for _ in range(100_000): x = [x]\n return x",
+    "a set": "def f(): return {1}",
+    "a patched writer": "import json\njson.dumps = lambda *_, **__: '{\"passed\": 1}'\ndef f(): return 2",
+    "patched numbers": "import builtins\nbuiltins.int = builtins.float = str\ndef f(): return 2",
+    "an exception whose text exits": ("class E(Exception):\n def __str__(self): raise SystemExit(0)\ndef f(): raise E"),
+}
+
+
+@pytest.mark.parametrize("code", RESULTS.values(), ids=RESULTS)
+def test_a_result_is_not_right_by_what_it_is_made_of(code: str) -> None:
+    verdict = run(code, calls=[Call(function="f", expected=1)], memory_mib=512)
+    assert verdict.passed == 0, verdict
+
+
+def test_a_right_answer_passes_on_a_busy_machine() -> None:
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        code = "import time\ndef f():\n while time.process_time() < 0.4: pass\n return 1"
+        verdict = run(code, calls=[Call(function="f", expected=1)], cpu_seconds=0.6)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert verdict.outcome == "passed", verdict
+
+
+def test_a_hostile_neighbour_changes_no_verdict() -> None:
+    right = Call(function="f", expected=499_500)
+
+    def good(_: int) -> Verdict:
+        return run("def f(): return sum(range(1000))", calls=[right])
+
+    def bad(number: int) -> Verdict:
+        return run(list(ENDS.values())[number][0], calls=[right], cpu_seconds=0.2, idle_seconds=0.2, memory_mib=64)
+
+    with ThreadPoolExecutor(6) as pool:
+        bads = [pool.submit(bad, number) for number in range(len(ENDS))]
+        goods = list(pool.map(good, range(30)))
+        assert {verdict.outcome for verdict in goods} == {"passed"}
+        assert {one.result().passed for one in bads} == {0}
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_process_that_is_killed_from_outside_is_no_verdict() -> None:
+    parent = zygotes.get(("abc",)).pid
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run("while True: pass", cpu_seconds=30, preload=("abc",))
+        except SandboxError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not (found := children(parent)):
+        time.sleep(0.01)
+    os.kill(found[0], signal.SIGKILL)
+    thread.join()
+    assert "killed from outside" in str(failures[0])
+
+
+def test_the_next_run_starts_a_parent_that_died_anew() -> None:
+    os.kill(zygotes.get(("this",)).pid, signal.SIGKILL)
+    with pytest.raises(SandboxError, match="did not answer"):
+        run("pass", preload=("this",))
+    assert run("pass", preload=("this",)).outcome == "passed"
+
+
+def test_a_run_leaves_no_process_and_no_file() -> None:
+    run("pass")
+    before = os.listdir("/proc/self/fd")
+    run("import time; time.sleep(60)", idle_seconds=0.1, files={"a": ""})
+    assert (children(zygotes.get(()).pid), len(os.listdir("/proc/self/fd"))) == ([], len(before))
+
+
+def test_a_module_that_cannot_be_preloaded_is_named() -> None:
+    with pytest.raises(
+        SandboxUnavailableError, match="preload: no_such_module cannot be imported: ModuleNotFoundError"
+    ):
+        run("pass", preload=("no_such_module",))
+
+
+def test_a_forked_process_has_a_parent_of_its_own() -> None:
+    run("pass")
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if run("pass").outcome == "passed" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert run("pass").outcome == "passed"

@@ -1,0 +1,165 @@
+"""The supervisor's end of a zygote: starts it, has it fork, and learns how a process ended."""
+
+import contextlib
+import json
+import os
+import site
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rewardpool.errors import SandboxError, SandboxUnavailableError
+from rewardpool.sandbox.frames import HEAD, packed
+from rewardpool.sandbox.guard import missing
+
+BOOT: Final = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from rewardpool.sandbox import zygote
+del sys.path[: len(sys.argv) - 2]
+zygote.start(int(sys.argv[1]))
+"""
+ENVIRONMENT: Final = {
+    # numpy's and others' threads: a process of several cannot be forked.
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"),
+    "LANG": "C.UTF-8",
+}
+"""All of it: no key, token or address of the supervisor's."""
+ANSWER_SECONDS: Final = 60.0
+"""For an answer of the zygote's, which takes milliseconds where the machine is not busy."""
+START_SECONDS: Final = 120.0
+"""For Python's start and the imports."""
+
+
+class Zygote:
+    """A started zygote. Its methods may be called by several threads."""
+
+    def __init__(self, preload: Sequence[str]) -> None:
+        """Start it.
+
+        Raises:
+            SandboxUnavailableError: This machine lacks what the guard needs, or a module cannot be preloaded.
+            SandboxError: It did not start.
+        """
+        if (lacks := missing()) is not None:
+            raise SandboxUnavailableError(f"this machine lacks {lacks}")
+        self._lock = threading.Lock()
+        self.owner = os.getpid()
+        self._sock, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", BOOT, str(theirs.fileno()), *_import_folders()],
+                env=ENVIRONMENT,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        try:
+            problem = self._asked({"preload": list(preload)}, seconds=START_SECONDS, marker=b"")["problem"]
+        except SandboxError:
+            self.close()
+            raise
+        if problem is not None:
+            self.close()
+            raise SandboxUnavailableError(f"preload: {problem}")
+
+    @property
+    def pid(self) -> int:
+        """Id of its process."""
+        return self._process.pid
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be asked, by this process."""
+        return self._sock.fileno() >= 0 and self.owner == os.getpid()
+
+    def fork(self, talk: socket.socket, output: int) -> int:
+        """Return the id of a new process, which has a socket to talk by and a descriptor for its output."""
+        return int(self._asked({"fork": True}, descriptors=[talk.fileno(), output])["pid"])
+
+    def reap(self, pid: int) -> Mapping[str, Any]:
+        """Return `status` (an exit code, or minus a signal's number) and `cpu_seconds` of a process that was killed."""
+        ended: Mapping[str, Any] = self._asked({"reap": pid})
+        return ended
+
+    def close(self) -> None:
+        """End it, and by that its children."""
+        self._sock.close()
+        if self.owner == os.getpid():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+                return
+            self._process.kill()
+            self._process.wait()
+
+    def _asked(
+        self,
+        request: Mapping[str, Any],
+        *,
+        descriptors: Sequence[int] = (),
+        seconds: float = ANSWER_SECONDS,
+        marker: bytes = b"\0",
+    ) -> Any:
+        with self._lock:
+            try:
+                self._sock.settimeout(seconds)
+                if marker:
+                    socket.send_fds(self._sock, [marker], list(descriptors))
+                self._sock.sendall(packed(request))
+                return self._received()
+            except (OSError, EOFError) as error:
+                # What it answers later would be taken for the next request's answer.
+                self._sock.close()
+                raise SandboxError(f"the sandbox's parent process did not answer: {error}") from error
+
+    def _received(self) -> Any:
+        (length,) = HEAD.unpack(self._exactly(HEAD.size))
+        return json.loads(self._exactly(length))
+
+    def _exactly(self, count: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            if not (part := self._sock.recv(count - len(parts))):
+                raise EOFError("it has ended")
+            parts += part
+        return bytes(parts)
+
+
+def _import_folders() -> list[str]:
+    """Return where this package is, unless an isolated interpreter finds it without."""
+    home = str(Path(__file__).parents[2])
+    return [] if home in site.getsitepackages() else [home]
+
+
+class _Zygotes:
+    """The zygotes of this process, by what they have preloaded."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_preload: dict[tuple[str, ...], Zygote] = {}
+
+    def get(self, preload: Sequence[str]) -> Zygote:
+        """Return one that can be asked; it is started where there is none."""
+        key = tuple(preload)
+        with self._lock:
+            zygote = self._by_preload.get(key)
+            if zygote is None or not zygote.usable:
+                if zygote is not None:
+                    zygote.close()
+                zygote = self._by_preload[key] = Zygote(key)
+            return zygote
+
+    def close(self) -> None:
+        """End all."""
+        with self._lock:
+            while self._by_preload:
+                self._by_preload.popitem()[1].close()
+
+
+zygotes: Final = _Zygotes()

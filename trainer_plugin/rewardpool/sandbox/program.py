@@ -1,0 +1,168 @@
+"""One process of the sandbox: it gives up what it does not need, then runs code and answers questions about it.
+
+Everything that runs here after `restrict` may be hostile, and can write anything to the supervisor. So it gets a
+question at a time, and never an expected value.
+"""
+
+import builtins
+import contextlib
+import io
+import os
+import random
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rewardpool.sandbox.frames import packed, receive, send, write
+from rewardpool.sandbox.guard import Limits, restrict
+
+FILE: Final = "<response>"
+"""Name of the code in its tracebacks."""
+MAX_TEXT: Final = 2_000
+"""Characters of a message."""
+_BUILTIN_NAMES: Final = frozenset(dir(builtins))
+
+
+def serve(talk: int) -> None:
+    """Read the set-up, give up what is not needed, and answer questions until the supervisor closes the socket."""
+    setup = receive(talk)
+    folder = setup["folder"]
+    try:
+        _take_input(setup["stdin"])
+        os.chdir(folder or "/")
+        restrict(Limits.read(setup), also_readable=[folder] if folder else [])
+    except Exception as error:
+        send(talk, {"refused": f"{type(error).__name__}: {error}"})
+        return
+    send(talk, {"ready": True})
+    _seed_random_numbers(setup["seed"])
+    program = _Program(ask=lambda question: _asked(talk, question))
+    while True:
+        try:
+            question = receive(talk)
+        except EOFError:
+            return
+        write(talk, _answered(program, question))
+
+
+def _asked(talk: int, question: Mapping[str, Any]) -> Any:
+    send(talk, question)
+    return receive(talk)
+
+
+def _answered(program: "_Program", question: Mapping[str, Any]) -> bytes:
+    """Return the frame of an answer: `value`, or what was `raised`."""
+    try:
+        return packed({"value": getattr(program, question["do"])(**question["arguments"])})
+    except SystemExit as error:
+        return packed({"exited": str(error.code)[:MAX_TEXT]})
+    except BaseException as error:  # KeyboardInterrupt and the policy's own among them
+        return packed(_description(error))
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the code closed or replaced it
+            stream.flush()
+
+
+def _description(error: BaseException) -> dict[str, Any]:
+    name = next((kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"), "Exception")
+    try:
+        text = str(error)[:MAX_TEXT]
+    except BaseException:  # its __str__ is the policy's
+        text = ""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
+    if isinstance(error, SyntaxError) and error.filename == FILE:
+        lines = [error.lineno]
+    return {"raised": name, "text": text, "line": lines[-1] if lines else None}
+
+
+class _Program:
+    """The code's names, and what can be asked about them."""
+
+    def __init__(self, *, ask: Callable[[Mapping[str, Any]], Any]) -> None:
+        self._names: dict[str, Any] = {}
+        self._ask = ask
+
+    def load(self, code: str, name: str) -> list[str]:
+        """Run the code as a module of this name; return the names of the functions that it defines."""
+        self._names = {"__name__": name, "__builtins__": builtins}
+        exec(compile(code, FILE, "exec"), self._names)  # noqa: S102  # what the sandbox is for
+        return [
+            name
+            for name, value in self._names.items()
+            if type(name) is str and callable(value) and not name.startswith("__") and name not in _BUILTIN_NAMES
+        ]
+
+    def call(self, function: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Return what a function of the code returns; its name may be an expression, such as `Solution().add`."""
+        return eval(function, self._names)(*args, **kwargs)  # noqa: S307  # as the code itself
+
+    def check(self, assertion: str, functions: list[str]) -> bool:
+        """Run an assertion, for which the functions of another process are called by way of the supervisor."""
+        if not self._names:
+            self._names = {"__name__": "assertions", "__builtins__": builtins}
+            self._names |= {name: self._elsewhere(name) for name in functions}
+        exec(compile(assertion, "<assertion>", "exec"), self._names)  # noqa: S102  # of the reward function's author
+        return True
+
+    def _elsewhere(self, function: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            answer = self._ask({"call": function, "args": args, "kwargs": kwargs})
+            if "value" in answer:
+                return answer["value"]
+            kind = getattr(builtins, str(answer["raised"]), None)
+            if not (isinstance(kind, type) and issubclass(kind, Exception)):
+                kind = RuntimeError
+            try:
+                error = kind(answer["text"])
+            except TypeError:  # UnicodeDecodeError and such want more than a text
+                error = RuntimeError(f"{answer['raised']}: {answer['text']}")
+            raise error
+
+        return call
+
+
+def _take_input(text: str) -> None:
+    """Make a text the standard input, also for what reads descriptor 0; a pipe would have to be fed."""
+    descriptor = os.memfd_create("stdin")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(text.encode(errors="surrogatepass"))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.dup2(descriptor, 0)
+    os.close(descriptor)
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, "rb", closefd=False), encoding="utf-8", errors="replace")
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = io.FileIO(number, "wb", closefd=False)
+        wrapped = io.TextIOWrapper(io.BufferedWriter(stream), encoding="utf-8", errors="backslashreplace")
+        setattr(sys, name, wrapped)
+
+
+def _seed_random_numbers(seed: int) -> None:
+    """Seed anew what the parent's children would share."""
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def become(talk: int, output: int) -> None:
+    """Be such a process, in a fresh fork, and end."""
+    status = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        serve(talk)
+        status = 0
+    except BaseException:  # the sandbox's own fault: before code is loaded, or after the supervisor has gone
+        traceback.print_exc()
+        _flush()
+    finally:
+        os._exit(status)  # no handler of the parent's and none that the code left behind

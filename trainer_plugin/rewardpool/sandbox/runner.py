@@ -1,0 +1,318 @@
+"""Run code that a policy wrote, and compare what it does with what was expected, outside of its reach.
+
+    verdict = run(code, calls=[Call("add", args=[2, 3], expected=5)])
+    score = verdict.score
+
+The expected values never enter the process that runs the code, so that no code can find, patch or imitate them:
+values come out as JSON and are compared here, and assertions run in a second process, where the code's functions are
+calls to the first.
+"""
+
+import contextlib
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rewardpool.sandbox.parent import zygotes
+from rewardpool.sandbox.process import Allowance, Ended, Process
+from rewardpool.sandbox.verdict import Outcome, Verdict
+
+MAX_CODE_BYTES: Final = 1024 * 1024
+MAX_MESSAGE: Final = 500
+"""Characters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A call of one of the code's functions.
+
+    Attributes:
+        function: Its name, or an expression for it such as `Solution().add`.
+        args: As JSON's types; a tuple arrives as a list.
+        kwargs: By name.
+        expected: What it returns. Types count: True is not 1, and 1 is not 1.0; a tuple is a list.
+        tolerance: By which a float may be off, relative to the larger of both and absolute.
+    """
+
+    function: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    expected: Any
+    tolerance: float = 0.0
+
+
+def run(
+    code: str,
+    *,
+    stdin: str = "",
+    tests: Sequence[tuple[str, str]] = (),
+    calls: Sequence[Call] = (),
+    asserts: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
+    cpu_seconds: float = 2.0,
+    idle_seconds: float = 2.0,
+    memory_mib: int = 256,
+    output_kib: int = 64,
+    preload: Sequence[str] = (),
+) -> Verdict:
+    """Run Python code in a sandbox, and return what came of it. May be called by several threads.
+
+    The code has no network, no other process, no thread, no file but Python's own, `files` and its standard streams,
+    and none to write to. Its limits are those of one process: one for each test, one for all calls, two for the
+    assertions.
+
+    Args:
+        code: A module, or a program.
+        stdin: Standard input of a program that has no `tests`, and of modules.
+        tests: Standard input of a program, and its standard output; trailing white space of lines does not count.
+        calls: Of functions of a module.
+        asserts: Statements of Python about functions of a module, such as `assert add(2, 3) == 5`.
+        files: Texts by name, which the code may read in its working folder.
+        cpu_seconds: Processor time; on a busy machine it takes longer, and is no less.
+        idle_seconds: In which the code could have run, and waited instead.
+        memory_mib: Beyond an interpreter with what is preloaded.
+        output_kib: On standard output and error, together.
+        preload: Modules that are imported once for all runs, such as `numpy`.
+
+    Raises:
+        ValueError: An argument is wrong.
+        SandboxError: The machine's fault: starved, out of memory, a process killed from outside. Try again.
+        SandboxUnavailableError: This machine cannot make a sandbox; the message says what it lacks.
+    """
+    expected = _checked(code, tests, calls, asserts, files or {}, cpu_seconds, idle_seconds, memory_mib, output_kib)
+    allowance = Allowance(
+        cpu_seconds=cpu_seconds,
+        idle_seconds=idle_seconds,
+        memory_bytes=memory_mib << 20,
+        output_bytes=output_kib << 10,
+    )
+    with _folder(files or {}) as folder:
+        work = _Run(code, allowance, folder=folder, preload=preload)
+        for given, output in tests:
+            work.test(given, output)
+        if calls:
+            work.calls(calls, expected, stdin)
+        if asserts:
+            work.asserts(asserts, stdin)
+        if not (tests or calls or asserts):
+            work.program(stdin)
+    return work.verdict(len(tests) + len(calls) + len(asserts))
+
+
+class _Run:
+    """What the processes of one run came to."""
+
+    def __init__(self, code: str, allowance: Allowance, *, folder: str | None, preload: Sequence[str]) -> None:
+        self._code = code
+        self._allowance = allowance
+        self._folder = folder
+        self._zygote = zygotes.get(preload)
+        self._passed = 0
+        self._outcome: Outcome = "passed"
+        self._message = ""
+        self._values: list[Any] = []
+        self._written: list[str] = []
+        self._cpu_seconds = 0.0
+
+    def verdict(self, total: int) -> Verdict:
+        return Verdict(
+            outcome=self._outcome,
+            passed=self._passed,
+            total=total,
+            values=self._values,
+            stdout="".join(self._written),
+            cpu_seconds=self._cpu_seconds,
+            message=self._message,
+        )
+
+    def program(self, stdin: str) -> str | None:
+        """Run the code as a program; return its output, or None where it did not end well."""
+        try:
+            with self._process(stdin) as process:
+                try:
+                    answer = process.ask("load", code=self._code, name="__main__")
+                except Ended as ended:
+                    if ended.exit_code != 0:
+                        raise
+                    answer = {"value": None}
+                self._loaded(answer, may_exit=True)
+        except Ended as ended:
+            self._failed(ended.outcome, ended.message)
+            return None
+        return self._written[-1]
+
+    def test(self, stdin: str, expected: str) -> None:
+        output = self.program(stdin)
+        if output is None:
+            return
+        if _lines(output) == _lines(expected):
+            self._passed += 1
+        else:
+            self._failed("failed", f"wrote {output[:MAX_MESSAGE]!r} and not {expected[:MAX_MESSAGE]!r}")
+
+    def calls(self, calls: Sequence[Call], expected: Sequence[Any], stdin: str) -> None:
+        try:
+            with self._process(stdin) as process:
+                self._loaded(process.ask("load", code=self._code, name="response"))
+                for call, wanted in zip(calls, expected, strict=True):
+                    answer = process.ask("call", function=call.function, args=call.args, kwargs=call.kwargs)
+                    self._values.append(answer.get("value"))
+                    self._compare(call, answer, wanted)
+        except Ended as ended:
+            self._failed(ended.outcome, ended.message)
+        self._values += [None] * (len(calls) - len(self._values))
+
+    def _compare(self, call: Call, answer: Mapping[str, Any], wanted: Any) -> None:
+        if "value" not in answer:
+            self._raised(answer)
+        elif same(answer["value"], wanted, call.tolerance):
+            self._passed += 1
+        else:
+            self._failed("failed", f"{call.function} returned {answer['value']!r:.{MAX_MESSAGE}} and not {wanted!r}")
+
+    def asserts(self, asserts: Sequence[str], stdin: str) -> None:
+        try:
+            with self._process(stdin) as code, self._process("") as assertions:
+                answer = self._loaded(code.ask("load", code=self._code, name="response"))
+                functions = [name for name in _list(answer.get("value")) if isinstance(name, str)]
+                for assertion in asserts:
+                    answer = assertions.ask("check", assertion=assertion, functions=functions)
+                    while "call" in answer:
+                        reply = code.ask("call", function=answer["call"], args=answer["args"], kwargs=answer["kwargs"])
+                        answer = assertions.answer(_relayed(reply))
+                    if answer.get("value") is True:
+                        self._passed += 1
+                    elif answer.get("raised") == "AssertionError":
+                        self._failed(
+                            "failed", f"{assertion[:MAX_MESSAGE]} does not hold: {answer['text']}".rstrip(": ")
+                        )
+                    else:
+                        self._raised(answer)
+        except Ended as ended:
+            self._failed(ended.outcome, ended.message)
+
+    @contextlib.contextmanager
+    def _process(self, stdin: str) -> Iterator[Process]:
+        process = Process(self._zygote, self._allowance, stdin=stdin, folder=self._folder)
+        try:
+            yield process
+        finally:
+            self._cpu_seconds += process.close()
+            self._written.append(process.written)
+
+    def _loaded(self, answer: dict[str, Any], *, may_exit: bool = False) -> dict[str, Any]:
+        """Return the answer to `load` where it ran to its end; raise Ended where it did not."""
+        if "exited" in answer and may_exit and answer["exited"] in ("None", "0"):
+            return answer
+        if "value" not in answer:
+            outcome, message = _problem(answer)
+            raise Ended(outcome, message)
+        return answer
+
+    def _raised(self, answer: Mapping[str, Any]) -> None:
+        self._failed(*_problem(answer))
+
+    def _failed(self, outcome: Outcome, message: str) -> None:
+        """Keep the first failure."""
+        if self._outcome == "passed":
+            self._outcome, self._message = outcome, message
+
+
+def same(value: Any, expected: Any, tolerance: float = 0.0) -> bool:
+    """Return whether two values of JSON are equal, types included."""
+    if type(value) is not type(expected):
+        return False
+    if isinstance(expected, list):
+        return len(value) == len(expected) and all(
+            same(one, other, tolerance) for one, other in zip(value, expected, strict=True)
+        )
+    if isinstance(expected, dict):
+        return value.keys() == expected.keys() and all(
+            same(value[key], other, tolerance) for key, other in expected.items()
+        )
+    if isinstance(expected, float) and tolerance:
+        return math.isclose(value, expected, rel_tol=tolerance, abs_tol=tolerance)
+    return bool(value == expected)
+
+
+def _problem(answer: Mapping[str, Any]) -> tuple[Outcome, str]:
+    if "exited" in answer:
+        return "exited", f"called exit({str(answer['exited'])[:MAX_MESSAGE]})"
+    name = str(answer.get("raised"))[:MAX_MESSAGE]
+    if name == "MemoryError":
+        return "memory_exceeded", "ran out of its memory"
+    line = answer.get("line")
+    where = f" in line {line}" if isinstance(line, int) else ""
+    return "raised", f"{name}: {str(answer.get('text'))[:MAX_MESSAGE]}{where}"
+
+
+def _relayed(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer of the code's, as its assertions may see it."""
+    if "value" in reply:
+        return {"value": reply["value"]}
+    if "exited" in reply:
+        return {"raised": "RuntimeError", "text": "the code called exit()"}
+    return {"raised": str(reply.get("raised")), "text": str(reply.get("text"))}
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.rstrip().split("\n")]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+@contextlib.contextmanager
+def _folder(files: Mapping[str, str]) -> Iterator[str | None]:
+    if not files:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="rewardpool-sandbox-") as folder:
+        for name, text in files.items():
+            Path(folder, name).write_text(text)
+        yield folder
+
+
+def _checked(
+    code: str,
+    tests: Sequence[tuple[str, str]],
+    calls: Sequence[Call],
+    asserts: Sequence[str],
+    files: Mapping[str, str],
+    *numbers: float,
+) -> list[Any]:
+    """Return what the calls are expected to return, as JSON has it; raise ValueError with all that is wrong."""
+    problems = []
+    if not isinstance(code, str) or len(code.encode(errors="surrogatepass")) > MAX_CODE_BYTES:
+        problems.append(f"code: must be a text of at most {MAX_CODE_BYTES} bytes")
+    names = ("cpu_seconds", "idle_seconds", "memory_mib", "output_kib")
+    problems += [
+        f"{name}: must be a positive number, not {number!r}"
+        for name, number in zip(names, numbers, strict=True)
+        if not (isinstance(number, int | float) and math.isfinite(number) and number > 0)
+    ]
+    for index, test in enumerate(tests):
+        if not (isinstance(test, tuple | list) and len(test) == 2 and all(isinstance(text, str) for text in test)):
+            problems.append(f"tests[{index}]: must be a pair of texts: standard input, and the output to expect")
+    problems += [f"asserts[{index}]: must be a text" for index, one in enumerate(asserts) if not isinstance(one, str)]
+    problems += [
+        f"files: {name!r} must be a name without a folder" for name in files if Path(name).name != name or name == ".."
+    ]
+    expected = []
+    for index, call in enumerate(calls):
+        for part in ("args", "kwargs", "expected"):
+            try:
+                as_json = json.loads(json.dumps(getattr(call, part), allow_nan=False))
+            except (TypeError, ValueError, RecursionError) as error:
+                problems.append(f"calls[{index}].{part}: JSON cannot represent it: {error}")
+                as_json = None
+            if part == "expected":
+                expected.append(as_json)
+    if problems:
+        raise ValueError("\n".join(problems))
+    return expected

@@ -1,0 +1,82 @@
+"""The parent of the sandbox's processes: imports what is preloaded once, then forks a process for each program.
+
+It has one thread, an environment without secrets, and no sample: a program's input reaches its process after the fork.
+It ends when its supervisor closes the socket, and its children end with it.
+"""
+
+import array
+import contextlib
+import gc
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from rewardpool.sandbox import program
+from rewardpool.sandbox.frames import receive, send
+
+
+def main(descriptor: int) -> None:
+    """Serve one supervisor by a socket: first its `preload`, then `fork` with two descriptors, and `reap`."""
+    sock = socket.socket(fileno=descriptor)
+    with contextlib.suppress(EOFError):
+        problem = _preloaded(receive(sock.fileno())["preload"])
+        send(sock.fileno(), {"problem": problem})
+        while problem is None:
+            _serve_one(sock)
+
+
+def _preloaded(modules: list[str]) -> str | None:
+    """Import modules; return what went wrong, in words."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # whatever a module raises
+            return f"{name} cannot be imported: {type(error).__name__}: {error}"
+        if (threads := len(list(Path("/proc/self/task").iterdir()))) > 1:
+            return f"{name} starts {threads - 1} threads at its import, and a process of several cannot be forked"
+    gc.collect()
+    gc.freeze()  # children write to fewer pages of the parent's
+    return None
+
+
+def _serve_one(sock: socket.socket) -> None:
+    request, descriptors = _request(sock)
+    if "reap" in request:
+        _, status, used = os.wait4(request["reap"], 0)
+        answer: dict[str, Any] = {"status": os.waitstatus_to_exitcode(status)}
+        send(sock.fileno(), answer | {"cpu_seconds": used.ru_utime + used.ru_stime, "peak_kib": used.ru_maxrss})
+        return
+    talk, output = descriptors
+    pid = os.fork()
+    if pid == 0:
+        sock.close()
+        program.become(talk, output)
+    os.close(talk)
+    os.close(output)
+    send(sock.fileno(), {"pid": pid})
+
+
+def _request(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Return the next request with the descriptors that came with its first byte."""
+    room = socket.CMSG_SPACE(2 * array.array("i").itemsize)
+    first, ancillary, _, _ = sock.recvmsg(1, room)
+    if not first:
+        raise EOFError
+    descriptors = array.array("i")
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(data)
+    return receive(sock.fileno()), descriptors.tolist()
+
+
+def start(descriptor: int) -> None:
+    """Be the zygote, in an interpreter that was started for it, until the supervisor closes the socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's, which ends this one
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    main(descriptor)
+    sys.exit(0)
