@@ -116,12 +116,13 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def test_a_router_replica_that_comes_later_gets_its_share() -> None:
-    clock = Clock()
+    clock, config = Clock(), {"concurrency": 4, "hedge": False}
     async with (
         FakeWorker() as first,
         FakeWorker() as second,
         SimulatedService(first) as service,
-        injected_pool(RewardConfig(url=service.url, concurrency=4), clock=clock) as pool,
+        # All connections live equally long, so that the four of each age are spread evenly.
+        injected_pool(RewardConfig(url=service.url, **config), clock=clock, uniform=lambda a, b: (a + b) / 2) as pool,
     ):
         await score_for(pool, clock, seconds=60)
         service.routers.append(second)
