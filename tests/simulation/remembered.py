@@ -2,14 +2,19 @@
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 Key = tuple[str, str]
 
 
+BOUNDED: Final = "._deleted"
+"""How the way to the one collection ends that has a bound of its own, which is larger than any run makes it."""
+
+
 def largest(root: object) -> tuple[int, str]:
     """Return the size of the largest collection that is reached from there, and the way to it."""
-    return max(((len(found), way) for way, found in _collections(root)), default=(0, ""))
+    found = ((len(found), way) for way, found in _collections(root) if not way.endswith(BOUNDED))
+    return max(found, default=(0, ""))
 
 
 def holding(root: object, key: Key) -> list[str]:

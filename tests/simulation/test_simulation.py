@@ -29,6 +29,10 @@ REGRESSIONS = {
             Step(310.4, "people: change_flavor", 21.9, 703813),
         ),
     ),
+    "the keys of a pool that was deleted stayed in the operator's memory": (
+        4,
+        (Step(60.0, "people: delete", 1.0, 1),),
+    ),
 }
 """What a run violated -> its seed, and the fewest steps by which it did."""
 

@@ -206,6 +206,14 @@ def test_a_pool_that_is_gone_has_no_objects() -> None:
     assert store.objects(KEY) is None
 
 
+def test_the_secrets_of_a_pool_that_is_gone_are_forgotten_though_no_watch_tells_of_them() -> None:
+    store = a_store()
+    store.put(client.SECRETS, an_object("rm-key"))
+    store.remove(client.POOLS, an_object("rm", pool=None, version=2))
+    assert store.find(client.SECRETS, "rl", "rm-key") is None
+    assert store.find(client.CONFIG_MAPS, "rl", "rm-pins") is not None
+
+
 def test_of_a_pod_only_what_is_read_is_kept() -> None:
     store = a_store()
     pod = a_pod("w0")

@@ -17,6 +17,7 @@ from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import (
     ORPHAN,
     OWNED,
+    READ_BY_NAME,
     RESOURCES,
     is_files,
     trimmed,
@@ -167,6 +168,10 @@ class Store:
         self._deleted[ref] = max(version, self._deleted.pop(ref, -1))
         while len(self._deleted) > REMEMBERED_DELETIONS:
             self._deleted.popitem(last=False)
+        if ref[0] == client.POOLS:
+            # No watch tells of their end, and a deleted pool's keys are nobody's to know.
+            for other in [one for one in self._pools.get(ref[1:], ()) if one[0] in READ_BY_NAME.values()]:
+                self._drop(other)
         return self._drop(ref)
 
     def _drop(self, ref: ObjectRef) -> list[Key]:
