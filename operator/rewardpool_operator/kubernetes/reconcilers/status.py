@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from http import HTTPStatus
 from math import inf
 from time import monotonic
 from typing import Final
