@@ -222,6 +222,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="rewardpool-tutorial-") as folder, cluster as variables:
             result[name] = run_page(PAGES / f"{name}.md", Path(folder), variables)
         print(f"  {sum(result[name].values()):6.1f} s  in all", flush=True)
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
     return 0
 
