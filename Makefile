@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate simulate-client golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: simulate simulate-client golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-sandbox bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -308,6 +308,9 @@ bench-step: setup-dev setup-server ## Measure a training step with slow rewards 
 
 bench-learning: setup-dev setup-server setup-trainer ## Compare what the five schedules learn, over three seeds (20 minutes; BENCH_ARGS="--only sync one_step_off_minibatch")
 	@PYTHONPATH=bench $(DEV)/bin/python -m learning_curves $(BENCH_ARGS)
+
+bench-sandbox: setup-dev ## Measure what a sandbox costs beside a plain subprocess, and what hostile code costs its neighbours (BENCH_ARGS="--snippets 1000")
+	@PYTHONPATH=bench $(DEV)/bin/python -m sandbox_cost $(BENCH_ARGS)
 
 bench-blame: setup-dev ## Measure what failures of a reward cost, and what a policy learns from them (BENCH_ARGS="--groups 2000 --seeds 2")
 	@PYTHONPATH=bench:tests $(DEV)/bin/python -m blame $(BENCH_ARGS)

@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,6 +79,7 @@ def landlock_version() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)))
 
 
+@cache
 def readable_folders() -> list[str]:
     """Return the folders and files of Python and of shared libraries; no project's, which may hold answers."""
     paths = sysconfig.get_paths()

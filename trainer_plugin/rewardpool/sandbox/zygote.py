@@ -18,6 +18,7 @@ from typing import Any
 
 from rewardpool.sandbox import program
 from rewardpool.sandbox.frames import receive, send
+from rewardpool.sandbox.guard import readable_folders
 
 
 def main(descriptor: int) -> None:
@@ -39,6 +40,7 @@ def _preloaded(modules: list[str]) -> str | None:
             return f"{name} cannot be imported: {type(error).__name__}: {error}"
         if (threads := len(list(Path("/proc/self/task").iterdir()))) > 1:
             return f"{name} starts {threads - 1} threads at its import, and a process of several cannot be forked"
+    readable_folders()  # what takes time and is the same for all children
     gc.collect()
     gc.freeze()  # children write to fewer pages of the parent's
     return None

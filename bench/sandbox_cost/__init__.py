@@ -1,0 +1,1 @@
+"""What a sandbox costs, and what hostile code costs its neighbours."""
