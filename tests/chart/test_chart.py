@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
+from support import permissions
 
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
 from rewardpool_api.demand import lease_name
-from rewardpool_operator.kubernetes import permissions
 from rewardpool_operator.kubernetes.containers import PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from support.permissions import LEASE_RULES, RULES
 from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane
 from cluster.kubectl import write_kubeconfig
-from rewardpool_operator.kubernetes.permissions import LEASE_RULES, RULES
 
 ACCOUNT = "rewardpool-operator"
 

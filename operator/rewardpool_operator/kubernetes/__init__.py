@@ -26,7 +26,6 @@ One pass over one pool:
     recorder.py         events as objects (pure)
     event_correlator.py each event once
 
-    permissions.py      the verbs all of that takes
 
 `rewardpool_operator.main` is the process around it.
 """

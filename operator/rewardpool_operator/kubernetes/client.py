@@ -3,6 +3,8 @@
 kubernetes_asyncio brings credentials (kubeconfig with its plugins, or a pod's ServiceAccount) and transport. Its typed
 models are not used: what is applied and compared is exactly what goes over the wire, and parsing thousands of pods
 into objects costs more than everything else in a pass.
+
+Every call, and what makes calls, raises KubeError where the API server refuses, KubeUnreachableError where it is away.
 """
 
 import json

@@ -222,12 +222,7 @@ class Strays:
                 log.exception("demands for pools that are not there are not looked at now")
 
     async def look(self, *, now: datetime) -> None:
-        """Warn their trainers, and remove what is old.
-
-        Raises:
-            KubeError: the API server refuses.
-            KubeUnreachableError: it does not answer.
-        """
+        """Warn their trainers, and remove what is old."""
         found = self._store.strays(client.LEASES)
         strays = {key: leases for key, leases in found.items() if self._is_known(key[0])}
         self._demands = {key: self._demands.get(key) or Demands(self._kube, self._store) for key in strays}

@@ -53,8 +53,6 @@ class Ensure:
         Raises:
             NotOursError: an object of that name belongs to somebody else.
             PoolGoneError: the object is missing because the pool is.
-            KubeError: the API server refuses.
-            KubeUnreachableError: it does not answer.
         """
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         resource, namespace = RESOURCES[kind], self._pool.metadata.namespace

@@ -22,12 +22,7 @@ def is_created_by_us(entries: Iterable[Object]) -> bool:
 
 
 async def own_as_applied(kube: Kube, resource: Resource, namespace: str, name: str) -> None:
-    """Have the API server take what we own of the object by its creation for applied.
-
-    Raises:
-        KubeError: the API server refuses; status 409 where somebody wrote meanwhile.
-        KubeUnreachableError: it does not answer.
-    """
+    """Have the API server take what we own of the object by its creation for applied."""
     found = await kube.get(resource, namespace, name)
     entries = (found or {}).get("metadata", {}).get("managedFields") or []
     if found is None or not is_created_by_us(entries):

@@ -71,8 +71,6 @@ class MountedFiles:
 
         Raises:
             NotOursError: one of that name has other files, or can still change.
-            KubeError: the API server refuses.
-            KubeUnreachableError: it does not answer.
         """
         ref = (manifest["metadata"]["namespace"], manifest["metadata"]["name"])
         self._used_at[ref] = self._clock()
@@ -101,12 +99,7 @@ class MountedFiles:
                 log.exception("mounted files that nothing mounts are not looked for now")
 
     async def remove_unused(self) -> None:
-        """Delete what no pool wanted and nothing mounted for `KEEP_SECONDS`.
-
-        Raises:
-            KubeError: the API server refuses.
-            KubeUnreachableError: it does not answer.
-        """
+        """Delete what no pool wanted and nothing mounted for `KEEP_SECONDS`."""
         now = self._clock()
         for namespace in self._store.namespaces_with_files():
             there = [(namespace, found["metadata"]["name"]) for found in self._store.files(namespace)]

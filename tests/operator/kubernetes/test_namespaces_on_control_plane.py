@@ -11,11 +11,11 @@ from support.fleet import free_port
 from support.kube_builders import FUNCTION
 from support.operator_cluster import PATHS
 from support.operator_process import ACCOUNT, operator_process, restricted_kubeconfig
+from support.permissions import RULES
 
 from cluster.control_plane import ControlPlane
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
-from rewardpool_operator.kubernetes.permissions import RULES
 
 pytestmark = pytest.mark.real
 

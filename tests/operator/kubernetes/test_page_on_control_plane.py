@@ -29,13 +29,13 @@ from support.fleet import free_port
 from support.kube_builders import FUNCTION
 from support.operator_cluster import PATHS, seconds_until
 from support.operator_process import ACCOUNT, operator_process, restricted_kubeconfig
+from support.permissions import PAGE_RULES, RULES
 from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
 from rewardpool_operator.kubernetes.page.reviews import REMEMBER_SECONDS
-from rewardpool_operator.kubernetes.permissions import PAGE_RULES, RULES
 
 pytestmark = pytest.mark.real
 

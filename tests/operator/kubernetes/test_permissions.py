@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import yaml
-
-from rewardpool_operator.kubernetes.permissions import RULES
+from support.permissions import RULES
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "operator.md"
 

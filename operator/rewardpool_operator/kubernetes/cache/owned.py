@@ -1,7 +1,7 @@
 """The kinds of objects that belong to a pool, and what of each is kept in memory.
 
 Data, in one place: watching, storing and comparing go by these tables, so another kind of object is one line here, one
-in `permissions.py` and a manifest in `render/`.
+in the chart's role and a manifest in `render/`.
 """
 
 from collections.abc import Callable, Mapping

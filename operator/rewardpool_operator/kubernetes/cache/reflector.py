@@ -143,8 +143,6 @@ class Reflector:
         """Take in everything there is, and drop what is no more.
 
         Raises:
-            KubeError: the API server refuses.
-            KubeUnreachableError: it does not answer.
             EtcdRestoredError: the list is older than what the API server said before.
         """
         listed: list[str] = []

@@ -28,10 +28,6 @@ async def change_secret(kube: Kube, manifest: Object, live: Object) -> Object:
     """Change the Secret to be as the manifest says; what it is now is returned.
 
     One that was changed meanwhile is returned as it was found, for the next pass to look at.
-
-    Raises:
-        KubeError: the API server refuses.
-        KubeUnreachableError: it does not answer.
     """
     metadata = manifest["metadata"]
     entries, annotations = _surplus(manifest, live)

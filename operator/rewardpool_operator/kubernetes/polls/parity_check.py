@@ -159,12 +159,7 @@ class ParityCheck:
 
 
 async def read_golden_set(kube: Kube, namespace: str, ref: GoldenSetRef) -> Golden:
-    """Read the ConfigMap; a set that is missing or malformed is an outcome, no error.
-
-    Raises:
-        KubeError: the API server refuses to show it.
-        KubeUnreachableError: it does not answer.
-    """
+    """Read the ConfigMap; a set that is missing or malformed is an outcome, no error."""
     config_map = await kube.get(client.CONFIG_MAPS, namespace, ref.name)
     if config_map is None:
         return GoldenProblem(message=f"{_named(ref)} is not there: there is no such ConfigMap in {namespace}")

@@ -1,6 +1,6 @@
 """What the operator may do: every resource and verb that `client.py`'s callers and the reflectors use, and no other.
 
-The Helm chart's role has the same rules (a test compares them), and the operator's own tests run it with exactly these.
+The chart's role and the page of the operator have the same rules, and the operator's tests run it with exactly these.
 Secrets are read by name only: the operator cannot list the secrets of a namespace.
 """
 
