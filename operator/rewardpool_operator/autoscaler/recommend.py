@@ -44,30 +44,20 @@ class Recommendation:
 
 
 def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingStatus | None) -> Recommendation:
-    """Decide the wanted number of replicas.
+    """Decide the wanted number of replicas, by policies that are not External.
 
-    Args:
-        scaling: bounds and policies; not External.
-        signals: what is seen now; its requests are taken for as many samples as the jobs say.
-        previous: the last decision, None for a new pool.
+    Requests are taken for as many samples as the jobs say. There is no previous decision for a new pool.
     """
     each = samples_per_request(signals.announcements, now=signals.now)
     signals = in_samples(signals, each=each)
     before = previous or ScalingStatus(desired=signals.replicas, reason="")
-    current = limits.clamp(before.desired, scaling)
-    memory, rate, for_requests = _remembered(scaling, signals, before)
-    plans = _plans(scaling, signals, memory, rate, current=current)
-    memory = _with_unannounced(scaling, signals, memory, plans)
-    if for_requests is None or signals.partial:
-        sized = _without_metrics(scaling, signals, memory, for_requests, plans, current=current)
-    else:
-        sized = _with_metrics(scaling, signals, memory, for_requests, plans, current=current)
-    sized = _bounded(scaling, signals, sized, history=before.history, current=current)
-    sized = _within_budget(scaling, signals, sized, plans, before=before)
-    sized = _placed(signals, sized)
+    case = _case(scaling, signals, before)
+    no_metrics = case.for_requests is None or signals.partial
+    sized = case.without_metrics() if no_metrics else case.with_metrics(case.for_requests or Ask.whole(0, ""))
+    sized = case.placed(case.within_budget(case.bounded(sized)))
     if each > 1:
         sized = replace(sized, reason=f"{sized.reason}; a request has {each:.3g} samples, and counts for as many")
-    decided = memory.model_copy(
+    decided = case.memory.model_copy(
         update={
             "desired": sized.replicas,
             "recommended_replicas": sized.recommended,
@@ -79,7 +69,7 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
     )
     if previous is None or previous.desired != decided.desired:
         decided = decided.model_copy(update={"history": with_change(before.history, decided, signals.now)})
-    return Recommendation(scaling=decided, demands=plans.demands)
+    return Recommendation(scaling=decided, demands=case.plans.demands)
 
 
 def with_change(history: Sequence[ScalingDecision], decided: ScalingStatus, now: datetime) -> list[ScalingDecision]:
@@ -106,20 +96,123 @@ class _Sized:
         return replace(self, replicas=replicas, limit=limit, reason=f"{self.reason}; {why}")
 
 
-def _remembered(
-    scaling: AutoscalingSpec, signals: Signals, before: ScalingStatus
-) -> tuple[ScalingStatus, ServiceRate | None, Ask | None]:
-    """Step 1; with the rate, and what the requests that are known of are worth, None while none is known."""
-    measured = service_rate.learned(
-        before.service_rate, signals.throughputs, spec=scaling.service_rate, now=signals.now
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """What the limits go by."""
+
+    scaling: AutoscalingSpec
+    signals: Signals
+    before: ScalingStatus
+    memory: ScalingStatus
+    """The decision before, with what was seen since."""
+    current: int
+    for_requests: Ask | None
+    """What the requests that are known of are worth; None while none is known."""
+    plans: Plans
+    """What is to come."""
+
+    def seconds_since(self, time: str) -> float:
+        return (self.signals.now - from_rfc3339(time)).total_seconds()
+
+    def is_near(self, ask: Ask) -> bool:
+        """Step 3. The band is for requests, which come and go; what is announced is known, and had in full."""
+        return limits.within_tolerance(ask, current=self.current, percent=self.scaling.tolerance_percent)
+
+    def without_metrics(self) -> _Sized:
+        """Nothing is taken away; what the known requests are worth, and what a job announced, may be added."""
+        known = self.for_requests or Ask.whole(0, MISSING)
+        ask = self.plans.ask if self.is_near(known) else _largest([known, self.plans.ask])
+        sized = _Sized(
+            replicas=max(ask.replicas, self.current),
+            recommended=ask.replicas,
+            reason=MISSING,
+            limit="MetricsUnavailable" if ask.replicas < self.current else None,
+            idle_since=None if known.exact > 0 else self.memory.idle_since,
+            window=self.memory.window,
+        )
+        if ask.replicas <= self.current:
+            return sized
+        return replace(sized, reason=f"{ask.reason}; {MISSING}", window=self.window(ask.replicas))
+
+    def with_metrics(self, for_requests: Ask) -> _Sized:
+        """Steps 3 to 5."""
+        scaling, planned = self.scaling, self.plans.ask
+        is_near = self.is_near(for_requests)
+        stays = is_near and planned.replicas <= self.current
+        ask = planned if is_near and not stays else _largest([for_requests, planned])
+        sized = _Sized(replicas=ask.replicas, recommended=ask.replicas, reason=ask.reason, window=[])
+        if stays:
+            sized = sized.limited_to(self.current, "Tolerance", f"{self.current} are near enough")
+        is_gap = False
+        if for_requests.exact == 0:
+            was_idle = None if self.signals.answered else self.memory.idle_since
+            idle_since = was_idle or rfc3339(self.signals.now)
+            sized = replace(sized, idle_since=idle_since)
+            idle_seconds = self.seconds_since(idle_since)
+            # A gap in which there are requests is none.
+            is_gap = self.plans.is_gap and self.memory.unannounced is None and idle_seconds >= PAUSE_SECONDS
+            if sized.replicas == 0 and scaling.min_replicas == 0 and not is_gap:
+                if idle_seconds >= scaling.cooldown_seconds:
+                    return replace(sized, reason=f"no request for {scaling.cooldown_seconds} s")
+                why = f"none since {sized.idle_since}, and to zero after {scaling.cooldown_seconds} s"
+                sized = sized.limited_to(min(1, self.current), "CooldownSeconds", why)
+        # A window that is passed over is kept up nevertheless: the next pass may need it.
+        sized = replace(sized, window=self.window(sized.replicas))
+        most = max(entry.replicas for entry in sized.window)
+        return sized if is_gap else sized.limited_to(most, "Window", f"{most} were wanted within {self.seconds:g} s")
+
+    def window(self, wanted: int) -> list[DesiredAt]:
+        """Step 5."""
+        return limits.window(self.memory.window, wanted, now=self.signals.now, seconds=self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """The window, and while replicas start no less than a start takes.
+
+        Those that start are the first to be taken back. With a shorter window, load that comes and goes would begin
+        starts for ever and end none.
+        """
+        window = float(self.scaling.scale_down.stabilization_window_seconds)
+        is_starting = self.signals.serving < self.signals.replicas
+        return max(window, starts.lead_seconds(self.memory.starts)) if is_starting else window
+
+    def bounded(self, sized: _Sized) -> _Sized:
+        """Step 6."""
+        scaling, history, now = self.scaling, self.before.history, self.signals.now
+        step = limits.stepped(sized.replicas, current=self.current, history=history, scaling=scaling, now=now)
+        sized = sized.limited_to(step, "Step", f"{step} are as many as a step allows")
+        bounded = limits.clamp(sized.replicas, scaling)
+        if bounded < sized.replicas:
+            return sized.limited_to(bounded, "MaxReplicas", f"maxReplicas is {bounded}")
+        return sized.limited_to(bounded, "MinReplicas", f"minReplicas is {bounded}")
+
+    def within_budget(self, sized: _Sized) -> _Sized:
+        """Step 7."""
+        scaling, demands, before = self.scaling, self.plans.demands, self.before
+        if scaling.budget is None:
+            return sized
+        left = budget.allowed(
+            self.signals, scaling=scaling, budget=scaling.budget, wanted=sized.replicas, demands=demands, before=before
+        )
+        return sized.limited_to(left.replicas, "Budget", left.reason or f"the budget leaves {left.replicas}")
+
+    def placed(self, sized: _Sized) -> _Sized:
+        """A worker that fits nowhere is supply on its way, neither asked for again nor waited for: only reported."""
+        if self.signals.unschedulable is None or self.signals.serving >= sized.replicas or sized.limit is not None:
+            return sized
+        return replace(sized, limit="Unschedulable", reason=f"{sized.reason}; a worker fits nowhere")
+
+
+def _case(scaling: AutoscalingSpec, signals: Signals, before: ScalingStatus) -> _Case:
+    """Steps 1 and 2."""
+    now, current, policy = signals.now, limits.clamp(before.desired, scaling), _demand_policy(scaling)
+    measured = service_rate.learned(before.service_rate, signals.throughputs, spec=scaling.service_rate, now=now)
     rate = service_rate.service_rate(measured, spec=scaling.service_rate)
     update: dict[str, object] = {"service_rate": measured, "starts": starts.learned(before.starts, signals.starts)}
-    for_requests = None
+    for_requests, requests = None, 0
     if signals.load is not None:
         requests = signals.load.in_flight + signals.load.waiting
         for_requests = _for_requests(scaling, requests, rate, serving=signals.serving)
-        policy = _demand_policy(scaling)
         # Where a router does not say what it has, no request at the others ends no burst.
         if policy is not None and policy.learn and not (signals.partial and requests == 0):
             most = scaling.max_replicas
@@ -128,33 +221,36 @@ def _remembered(
                 to_keep_up=min(rate.to_hold(requests), signals.serving, most) if rate is not None else 0,
                 settled_seconds=policy.drain_seconds,
             )
-            jobs = demand.rolling_out(signals.announcements, now=signals.now)
-            update["bursts"] = bursts.learned(
-                before.bursts, requests=requests, height=height, jobs=jobs, now=signals.now
-            )
-    return before.model_copy(update=update), rate, for_requests
+            jobs = demand.rolling_out(signals.announcements, now=now)
+            update["bursts"] = bursts.learned(before.bursts, requests=requests, height=height, jobs=jobs, now=now)
+    memory = before.model_copy(update=update)
+    plans = _plans(scaling, signals, memory, rate, current=current)
+    case = _Case(
+        scaling=scaling,
+        signals=signals,
+        before=before,
+        memory=memory,
+        current=current,
+        for_requests=for_requests,
+        plans=plans,
+    )
+    return replace(case, memory=_with_unannounced(case, has_requests=signals.answered > 0 or requests > 0))
 
 
-def _with_unannounced(scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, plans: Plans) -> ScalingStatus:
+def _with_unannounced(case: _Case, *, has_requests: bool) -> ScalingStatus:
     """Remember when requests were last seen that no job announced.
 
-    Figures come late, so the requests of the first `PAUSE_SECONDS` after a burst may still be its own.
+    For so long after its last request a client that announces nothing counts as one that lives. Figures come late, so
+    the requests of the first `PAUSE_SECONDS` after a burst may still be its own.
     """
-    quiet_since = (memory.quiet_since or rfc3339(signals.now)) if plans.is_quiet else None
-    unannounced = memory.unannounced
-    if unannounced is not None and _seconds_since(unannounced, signals) >= _unannounced_seconds(scaling):
+    now, unannounced = rfc3339(case.signals.now), case.memory.unannounced
+    counted = max(case.scaling.scale_down.stabilization_window_seconds, case.scaling.cooldown_seconds)
+    quiet_since = (case.memory.quiet_since or now) if case.plans.is_quiet else None
+    if unannounced is not None and case.seconds_since(unannounced) >= counted:
         unannounced = None
-    has_requests = signals.answered > 0 or (
-        signals.load is not None and signals.load.in_flight + signals.load.waiting > 0
-    )
-    if has_requests and quiet_since is not None and _seconds_since(quiet_since, signals) >= PAUSE_SECONDS:
-        unannounced = rfc3339(signals.now)
-    return memory.model_copy(update={"quiet_since": quiet_since, "unannounced": unannounced})
-
-
-def _unannounced_seconds(scaling: AutoscalingSpec) -> float:
-    """For so long after its last request a client that announces nothing counts as one that lives."""
-    return max(scaling.scale_down.stabilization_window_seconds, scaling.cooldown_seconds)
+    if has_requests and quiet_since is not None and case.seconds_since(quiet_since) >= PAUSE_SECONDS:
+        unannounced = now
+    return case.memory.model_copy(update={"quiet_since": quiet_since, "unannounced": unannounced})
 
 
 def _demand_policy(scaling: AutoscalingSpec) -> DemandPolicy | None:
@@ -199,131 +295,3 @@ def _plans(
     )
     beat = bursts.expected(memory.bursts, now=signals.now)
     return demand.plans(policy, signals.announcements, beat, fleet=fleet)
-
-
-def _without_metrics(
-    scaling: AutoscalingSpec,
-    signals: Signals,
-    memory: ScalingStatus,
-    for_requests: Ask | None,
-    plans: Plans,
-    *,
-    current: int,
-) -> _Sized:
-    """Nothing is taken away; what the known requests are worth, and what a job announced, may be added."""
-    known = for_requests or Ask.whole(0, MISSING)
-    is_near = limits.within_tolerance(known, current=current, percent=scaling.tolerance_percent)
-    ask = plans.ask if is_near else _largest([known, plans.ask])
-    idle_since = None if known.exact > 0 else memory.idle_since
-    if ask.replicas <= current:
-        limit: Limit | None = "MetricsUnavailable" if ask.replicas < current else None
-        return _Sized(
-            replicas=current,
-            recommended=ask.replicas,
-            reason=MISSING,
-            limit=limit,
-            idle_since=idle_since,
-            window=memory.window,
-        )
-    seconds = _window_seconds(scaling, signals, memory)
-    return _Sized(
-        replicas=ask.replicas,
-        recommended=ask.replicas,
-        reason=f"{ask.reason}; {MISSING}",
-        idle_since=idle_since,
-        window=limits.window(memory.window, ask.replicas, now=signals.now, seconds=seconds),
-    )
-
-
-def _with_metrics(
-    scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, for_requests: Ask, plans: Plans, *, current: int
-) -> _Sized:
-    """Steps 3 to 5."""
-    # The band is for requests, which come and go. What is announced for later is known, and had in full.
-    is_near = limits.within_tolerance(for_requests, current=current, percent=scaling.tolerance_percent)
-    stays = is_near and plans.ask.replicas <= current
-    ask = plans.ask if is_near and not stays else _largest([for_requests, plans.ask])
-    sized = _Sized(replicas=ask.replicas, recommended=ask.replicas, reason=ask.reason, window=[])
-    if stays:
-        sized = sized.limited_to(current, "Tolerance", f"{current} are near enough")
-    is_gap = False
-    if for_requests.exact == 0:
-        was_idle = None if signals.answered else memory.idle_since
-        idle_since = was_idle or rfc3339(signals.now)
-        sized = replace(sized, idle_since=idle_since)
-        idle_seconds = _seconds_since(idle_since, signals)
-        # A gap in which there are requests is none.
-        is_gap = plans.is_gap and memory.unannounced is None and idle_seconds >= PAUSE_SECONDS
-        if sized.replicas == 0 and scaling.min_replicas == 0 and not is_gap:
-            if idle_seconds >= scaling.cooldown_seconds:
-                return replace(sized, reason=f"no request for {scaling.cooldown_seconds} s")
-            why = f"none since {sized.idle_since}, and to zero after {scaling.cooldown_seconds} s"
-            sized = sized.limited_to(min(1, current), "CooldownSeconds", why)
-    return _through_window(scaling, signals, memory, sized, heeded=not is_gap)
-
-
-def _seconds_since(time: str, signals: Signals) -> float:
-    return (signals.now - from_rfc3339(time)).total_seconds()
-
-
-def _through_window(
-    scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, sized: _Sized, *, heeded: bool
-) -> _Sized:
-    """Step 5. A window that is passed over is kept up nevertheless: the next pass may need it."""
-    seconds = _window_seconds(scaling, signals, memory)
-    window = limits.window(memory.window, sized.replicas, now=signals.now, seconds=seconds)
-    sized = replace(sized, window=window)
-    most = max(entry.replicas for entry in window)
-    return sized.limited_to(most, "Window", f"{most} were wanted within {seconds:g} s") if heeded else sized
-
-
-def _window_seconds(scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus) -> float:
-    """The window, and while replicas start no less than a start takes.
-
-    Those that start are the first to be taken back. With a shorter window, load that comes and goes would begin starts
-    for ever and end none.
-    """
-    window = float(scaling.scale_down.stabilization_window_seconds)
-    is_starting = signals.serving < signals.replicas
-    return max(window, starts.lead_seconds(memory.starts)) if is_starting else window
-
-
-def _bounded(
-    scaling: AutoscalingSpec,
-    signals: Signals,
-    sized: _Sized,
-    *,
-    history: Sequence[ScalingDecision],
-    current: int,
-) -> _Sized:
-    """Step 6."""
-    step = limits.stepped(sized.replicas, current=current, history=history, scaling=scaling, now=signals.now)
-    sized = sized.limited_to(step, "Step", f"{step} are as many as a step allows")
-    bounded = limits.clamp(sized.replicas, scaling)
-    if bounded < sized.replicas:
-        return sized.limited_to(bounded, "MaxReplicas", f"maxReplicas is {bounded}")
-    return sized.limited_to(bounded, "MinReplicas", f"minReplicas is {bounded}")
-
-
-def _within_budget(
-    scaling: AutoscalingSpec, signals: Signals, sized: _Sized, plans: Plans, *, before: ScalingStatus
-) -> _Sized:
-    """Step 7."""
-    if scaling.budget is None:
-        return sized
-    left = budget.allowed(
-        signals,
-        scaling=scaling,
-        budget=scaling.budget,
-        wanted=sized.replicas,
-        demands=plans.demands,
-        before=before,
-    )
-    return sized.limited_to(left.replicas, "Budget", left.reason or f"the budget leaves {left.replicas}")
-
-
-def _placed(signals: Signals, sized: _Sized) -> _Sized:
-    """A worker that fits nowhere is supply on its way, neither asked for again nor waited for: it is only reported."""
-    if signals.unschedulable is None or signals.serving >= sized.replicas or sized.limit is not None:
-        return sized
-    return replace(sized, limit="Unschedulable", reason=f"{sized.reason}; a worker fits nowhere")
