@@ -28,7 +28,7 @@ from rewardpool_operator.kubernetes.namespaces import Namespaces
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
-from rewardpool_operator.kubernetes.requeue import seconds_to_gather, seconds_to_gather_on_the_way
+from rewardpool_operator.kubernetes.requeue import GATHER, ON_THE_WAY
 from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.kubernetes.workqueue import STUCK_SECONDS, Workers
@@ -178,10 +178,10 @@ class Manager:
         )
 
     def _changed(self, keys: Iterable[Key]) -> None:
-        self._add(keys, after=seconds_to_gather(len(self._reconcilers)))
+        self._add(keys, after=GATHER.seconds(len(self._reconcilers)))
 
     def _moved_on(self, keys: Iterable[Key]) -> None:
-        self._add(keys, after=seconds_to_gather_on_the_way(len(self._reconcilers)))
+        self._add(keys, after=ON_THE_WAY.seconds(len(self._reconcilers)))
 
     def _add(self, keys: Iterable[Key], *, after: float) -> None:
         for key in keys:

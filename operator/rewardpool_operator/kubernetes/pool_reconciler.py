@@ -44,7 +44,6 @@ from rewardpool_operator.kubernetes.requeue import (
     BUSY_SECONDS,
     FIXED,
     Outcome,
-    Paces,
     rest_of,
     seconds_until_next,
 )
@@ -332,8 +331,8 @@ class PoolReconciler:
         """Everything of a plan but the lists; return whether another pass follows soon."""
         may_write_secrets = self._credentials.may_write
         changed = await self._owned.reconcile(seen.pool, objects, plan, wanted, may_write_secrets=may_write_secrets)
-        also, paces = self._lists.repairs(), Paces.of(seen.pools)
-        await self._status.reconcile(seen.pool, objects.status, plan, also=also, held=wanted is None, paces=paces)
+        also = self._lists.repairs()
+        await self._status.reconcile(seen.pool, objects.status, plan, also=also, held=wanted is None, pools=seen.pools)
         return changed
 
     def _failures(self) -> tuple[Failure, ...]:

@@ -11,6 +11,7 @@ whose looks make their connections anew, some 8 ms.
 """
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -21,29 +22,6 @@ from rewardpool_operator.plan import Plan
 BUSY_SECONDS: Final = 1.0
 """While there is load, change or trouble: how long a router that lost its list is without workers, and how long more
 load waits for more workers."""
-GATHER_SECONDS: Final = 0.05
-"""From an event to its pass: what happens together is looked at together."""
-LONGEST_GATHER_SECONDS: Final = 1.0
-"""With many pools, whose pods come one by one: a thousand that start are as many passes as there are events."""
-GATHERING_POOLS: Final = 1000
-"""With so many it is the longest."""
-ON_THE_WAY_SECONDS: Final = 1.0
-"""The same where a pod was made or placed and nothing is wrong with it: nobody can use it yet, so the pass can wait for
-what follows. Two of three events of a pool that starts are of that kind."""
-LONGEST_ON_THE_WAY_SECONDS: Final = 5.0
-FIGURES_SECONDS: Final = 5.0
-"""A status that differs in what changes all the time alone is written no more often than this."""
-FIGURES_PER_SECOND: Final = 40
-"""Such writes of all pools together."""
-STEP_SECONDS: Final = 1.0
-"""A step to a pool's next state is written so long after it, with all that came since."""
-START_SECONDS: Final = 5.0
-"""The same for a pool that does not serve, whose state nobody can use yet."""
-STEPS_PER_SECOND: Final = 100
-"""Such writes of all pools together, until the longest time is reached."""
-LONGEST_STEP_SECONDS: Final = 10.0
-
-
 FIRST_SCORE_SECONDS: Final = 0.1
 """While a replica answers and the first request at a pool at zero has no score yet: every step is a short one."""
 AFTER_CHANGE_SECONDS: Final = 0.5
@@ -82,67 +60,46 @@ class Outcome(enum.Enum):
         return cls.BUSY if loaded or moving or rolling or rotating else cls.QUIET
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rest:
-    """How often a quiet pool is looked at in the end."""
+@dataclass(frozen=True)
+class Pace:
+    """How often something is done for every pool."""
 
     shortest: float
-    """Seconds between two looks while there are few pools."""
+    """Seconds from one time to the next while there are few pools."""
     longest: float
-    """Seconds between two looks, however many pools there are."""
-    per_second: int
-    """Looks at all of them together, until the longest is reached."""
+    """The same however many pools there are."""
+    per_second: float
+    """Times of all of them together, until the longest is reached."""
+
+    def seconds(self, pools: int) -> float:
+        """Return the seconds from one time to the next with so many pools."""
+        return min(self.longest, max(self.shortest, pools / self.per_second))
 
 
-FIXED: Final = Rest(shortest=3.0, longest=60.0, per_second=16)
-"""Of a fixed size. What a look would find is a list that somebody changed by hand, and that load has come: watches tell
-of all else. With a thousand pools these looks are most of what an operator does."""
-SCALING: Final = Rest(shortest=1.0, longest=5.0, per_second=100)
+FIXED: Final = Pace(3.0, 60.0, 16)
+"""Looks at a quiet pool of a fixed size. What a look would find is a list that somebody changed by hand, and that load
+has come: watches tell of all else. With a thousand pools these looks are most of what an operator does."""
+SCALING: Final = Pace(1.0, 5.0, 100)
 """Of a size that follows the load."""
-AT_ZERO: Final = Rest(shortest=0.25, longest=5.0, per_second=100)
+AT_ZERO: Final = Pace(0.25, 5.0, 100)
 """Of such a size that is 0: the first request at one of 25 pools is seen within a quarter of a second, at one of a
 thousand within five."""
-PARKED: Final = Rest(shortest=0.1, longest=5.0, per_second=100)
+PARKED: Final = Pace(0.1, 5.0, 100)
 """Of one that has parked replicas besides: the first request waits for nothing but being seen."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Paces:
-    """How long what is no news of a status waits."""
-
-    figures_seconds: float = FIGURES_SECONDS
-    """Between two writes of figures alone."""
-    step_seconds: float = STEP_SECONDS
-    """From a step to its write."""
-    start_seconds: float = START_SECONDS
-    """The same while the pool does not serve."""
-
-    @classmethod
-    def of(cls, pools: int) -> Self:
-        """Those of an operator with so many pools."""
-        spread = min(LONGEST_STEP_SECONDS, pools / STEPS_PER_SECOND)
-        return cls(
-            figures_seconds=max(FIGURES_SECONDS, pools / FIGURES_PER_SECOND),
-            step_seconds=max(STEP_SECONDS, spread),
-            start_seconds=max(START_SECONDS, spread),
-        )
-
-
-OF_FEW_POOLS: Final = Paces()
-
-
-def seconds_to_gather(pools: int) -> float:
-    """Seconds from an event to the pass that looks at it."""
-    return _gather(GATHER_SECONDS, LONGEST_GATHER_SECONDS, pools)
-
-
-def seconds_to_gather_on_the_way(pools: int) -> float:
-    """The same from an event that tells of nothing but a pod on its way."""
-    return _gather(ON_THE_WAY_SECONDS, LONGEST_ON_THE_WAY_SECONDS, pools)
-
-
-def _gather(shortest: float, longest: float, pools: int) -> float:
-    return min(longest, max(shortest, longest * pools / GATHERING_POOLS))
+GATHER: Final = Pace(0.05, 1.0, 1000)
+"""From an event to its pass: what happens together is looked at together. The pods of many pools come one by one, and a
+thousand that start are as many passes as there are events."""
+ON_THE_WAY: Final = Pace(1.0, 5.0, 200)
+"""The same where a pod was made or placed and nothing is wrong with it: nobody can use it yet, so the pass can wait for
+what follows. Two of three events of a pool that starts are of that kind."""
+FIGURES: Final = Pace(5.0, math.inf, 40)
+"""Writes of a status that differs in what changes all the time alone."""
+STEP: Final = Pace(1.0, 10.0, 100)
+"""From a step to a pool's next state to its write, with all that came since."""
+START: Final = Pace(5.0, 10.0, 100)
+"""The same for a pool that does not serve, whose state nobody can use yet."""
+SECRETS: Final = Pace(4.0, 120.0, 8)
+"""Readings of a pool's Secrets for no reason: one hundredth of a core."""
 
 
 _PAUSES: Final = {
@@ -151,7 +108,7 @@ _PAUSES: Final = {
 }
 
 
-def rest_of(pool: RewardPool) -> Rest:
+def rest_of(pool: RewardPool) -> Pace:
     """How often a pool is looked at that is quiet."""
     scaling = pool.status.scaling
     if pool.spec.autoscaling is None:
@@ -161,14 +118,14 @@ def rest_of(pool: RewardPool) -> Rest:
     return PARKED if pool.spec.autoscaling.parked else AT_ZERO
 
 
-def seconds_until_next(outcome: Outcome, *, quiet_for: float, rest: Rest, pools: int) -> float:
+def seconds_until_next(outcome: Outcome, *, quiet_for: float, rest: Pace, pools: int) -> float:
     """Seconds until the next look."""
     if outcome is Outcome.CHANGED:
         # With many pools what was written has events, and those are gathered: a pass before them finds nothing.
-        return max(AFTER_CHANGE_SECONDS, seconds_to_gather(pools))
+        return max(AFTER_CHANGE_SECONDS, GATHER.seconds(pools))
     if outcome is not Outcome.QUIET:
         return _PAUSES[outcome]
-    longest = min(rest.longest, max(rest.shortest, pools / rest.per_second))
+    longest = rest.seconds(pools)
     # Half as long again as it has been quiet: grows by itself, without a count of passes. A thousand pools that are
     # made at once are all quiet between the events that they wait for, so with many it is nearly the longest at once.
     return min(longest, max(BUSY_SECONDS, quiet_for / 2, longest - SOONER_SECONDS))

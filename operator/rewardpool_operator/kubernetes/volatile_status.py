@@ -9,38 +9,31 @@ Some of a status is not ours: other controllers may add conditions, which server
 """
 
 import enum
+from collections.abc import Set
 from typing import Any
 
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import CONDITION_TYPES
 from rewardpool_operator.kubernetes.client import Object
 
-_OF_SCALING = frozenset(
-    {
-        "reason",
-        "recommendedReplicas",
-        "idleSince",
-        "quietSince",
-        "unannounced",
-        "window",
-        "serviceRate",
-        "bursts",
-    }
+_FIGURES = frozenset(
+    (
+        "load",
+        *(f"scaling.{name}" for name in ("reason", "recommendedReplicas", "idleSince", "quietSince", "unannounced")),
+        *(f"scaling.{name}" for name in ("window", "serviceRate", "bursts")),
+        *(f"demands.{name}" for name in ("phase", "samples", "nextBurst", "replicas", "message")),
+    )
 )
-"""`starts` and `history` are not among them: they change with the workers."""
-_OF_DEMANDS = frozenset({"phase", "samples", "nextBurst", "replicas", "message"})
-
-
-_STEPS = frozenset({"ready", "replicas", "readyReplicas", "drainingReplicas"})
-_STEPS_OF_MODEL = frozenset({"download", "maxModelLen", "revisions"})
-_STEPS_OF_ROLLOUT = frozenset({"silentSince"})
-_STEPS_OF_SCALING = frozenset({"starts"})
+_STEPS = frozenset(
+    (
+        *("ready", "replicas", "readyReplicas", "drainingReplicas", "scaling.starts", "rollout.silentSince"),
+        *("model.download", "model.maxModelLen", "model.revisions"),
+    )
+)
 _CONDITIONS_OF_STEPS = frozenset({"WorkersReady", "RouterReady"})
 """Each alone; that both and Serving hold is the state that a start leads to."""
-_REASONS_OF_A_START = frozenset(
-    {ConditionReason.STARTING.value, ConditionReason.NO_SCORE.value, ConditionReason.ROUTER_NOT_READY.value}
-)
-_PROGRESS_OF_STEPS = frozenset({ConditionReason.SCALING.value, ConditionReason.STABLE.value})
+_REASONS_OF_A_START = frozenset((ConditionReason.STARTING, ConditionReason.NO_SCORE, ConditionReason.ROUTER_NOT_READY))
+_PROGRESS_OF_STEPS = frozenset((ConditionReason.SCALING, ConditionReason.STABLE))
 """Reasons of Progressing that a start goes through."""
 
 
@@ -64,21 +57,15 @@ def change_between(before: Object, after: Object) -> Change:
 
 
 def _without_steps(status: Object) -> Object:
-    kept = _without(status, _STEPS)
-    if "model" in kept:
-        kept["model"] = _without(kept["model"], _STEPS_OF_MODEL)
-    if "scaling" in kept:
-        kept["scaling"] = _without(kept["scaling"], _STEPS_OF_SCALING)
-    rollout = kept.get("rollout")
-    if rollout is not None:
-        # The first revision that answers becomes the stable one: what serves says it too.
-        is_over = rollout.get("stableRevision") == rollout.get("targetRevision")
-        kept["rollout"] = _without(rollout, _STEPS_OF_ROLLOUT | ({"stableRevision"} if is_over else set()))
-    conditions = kept.get("conditions", [])
-    kept["conditions"] = [_news_of(entry) for entry in conditions if not _is_step(entry)]
+    rollout, conditions = status.get("rollout") or {}, status.get("conditions") or []
+    # The first revision that answers becomes the stable one: what serves says it too.
+    is_over = rollout.get("stableRevision") == rollout.get("targetRevision")
     holding = {entry.get("type") for entry in conditions if entry.get("status") == "True"}
-    kept["is whole"] = holding >= {"Serving", *_CONDITIONS_OF_STEPS}
-    return kept
+    return {
+        **_without(status, _STEPS | ({"rollout.stableRevision"} if is_over else set())),
+        "conditions": [_news_of(entry) for entry in conditions if not _is_step(entry)],
+        "is whole": holding >= {"Serving", *_CONDITIONS_OF_STEPS},
+    }
 
 
 def is_serving(status: Object) -> bool:
@@ -105,21 +92,22 @@ def own(status: Object) -> Object:
     return {**status, "conditions": sorted(ours, key=lambda entry: CONDITION_TYPES.index(entry["type"]))}
 
 
-def without_volatile(status: Object) -> Object:
+def without_volatile(status: Object) -> Any:
     """A status, as JSON, without what changes all the time."""
-    scaling, demands = status.get("scaling"), status.get("demands")
-    kept = {name: value for name, value in status.items() if name != "load"}
-    if scaling is not None:
-        kept["scaling"] = _without(scaling, _OF_SCALING)
-        if scaling.get("limit") == "Budget":
-            # Other pools of the budget go by it.
-            kept["scaling"]["recommendedReplicas"] = scaling.get("recommendedReplicas")
-    if demands is not None:
-        kept["demands"] = [_without(demand, _OF_DEMANDS) for demand in demands]
-    if kept.get("firstScore", {}).get("waitsFor") is not None:
-        del kept["firstScore"]
-    return kept
+    figures = _FIGURES
+    if (status.get("scaling") or {}).get("limit") == "Budget":
+        # Other pools of the budget go by it.
+        figures -= {"scaling.recommendedReplicas"}
+    if (status.get("firstScore") or {}).get("waitsFor") is not None:
+        figures |= {"firstScore"}
+    return _without(status, figures)
 
 
-def _without(found: Object, volatile: frozenset[str]) -> Object:
-    return {name: value for name, value in found.items() if name not in volatile}
+def _without(found: Any, paths: Set[str]) -> Any:
+    """Objects, or lists of them, without these fields, which are of their own or of what is in them."""
+    if isinstance(found, list):
+        return [_without(one, paths) for one in found]
+    if not isinstance(found, dict) or not paths:
+        return found
+    inner = {name: {path.removeprefix(f"{name}.") for path in paths if path.startswith(f"{name}.")} for name in found}
+    return {name: _without(value, inner[name]) for name, value in found.items() if name not in paths}

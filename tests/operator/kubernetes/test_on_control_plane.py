@@ -25,7 +25,7 @@ from support.reward_functions import expected_score
 from rewardpool_api import names
 from rewardpool_operator.kubernetes.credentials.secret_reader import SHORTEST_SECONDS
 from rewardpool_operator.kubernetes.render.common import files_name
-from rewardpool_operator.kubernetes.requeue import FIGURES_SECONDS
+from rewardpool_operator.kubernetes.requeue import FIGURES
 from rewardpool_worker.mounted import router_files
 
 pytestmark = pytest.mark.real
@@ -341,7 +341,7 @@ def test_an_idle_pool_writes_nothing(cluster: Cluster) -> None:
 
     def nobody_writes_for_a_while() -> bool:
         before = writes(cluster)
-        seconds_until(lambda: writes(cluster) != before, limit=FIGURES_SECONDS + 1)
+        seconds_until(lambda: writes(cluster) != before, limit=FIGURES.shortest + 1)
         return writes(cluster) == before
 
     # What the tests before this one changed may be written as much later as figures are.

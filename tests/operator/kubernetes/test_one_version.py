@@ -11,6 +11,7 @@ from support.pool_surroundings import Surroundings
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.credentials import secret_reader
+from rewardpool_operator.kubernetes.requeue import Pace
 
 SPECS: tuple[dict[str, Any], ...] = (
     {"engine": {"args": ["--seed=1"]}},
@@ -28,7 +29,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(SPECS)), min_si
 @pytest.fixture
 def often_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets are read in every pass."""
-    monkeypatch.setattr(secret_reader, "seconds_between_reads", lambda _: 0.0)
+    monkeypatch.setattr(secret_reader, "PACE", Pace(0.0, 0.0, 1))
 
 
 def rendered(around: Surroundings) -> tuple[Any, ...]:
@@ -72,7 +73,7 @@ async def test_whenever_a_spec_changes_the_pool_comes_to_its_last_one(
     changes: list[tuple[int, dict[str, Any]]],
 ) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(secret_reader, "seconds_between_reads", lambda _: 0.0)
+        monkeypatch.setattr(secret_reader, "PACE", Pace(0.0, 0.0, 1))
         around = Surroundings(monkeypatch)
         await around.bring_up()
         around.kube.meanwhile = _script(around, iter(sorted(changes, key=lambda change: change[0])))

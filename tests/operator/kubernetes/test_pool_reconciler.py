@@ -10,6 +10,7 @@ from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.owned import OWNED
 from rewardpool_operator.kubernetes.credentials import secret_reader
 from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.requeue import Pace
 from rewardpool_operator.routers.admin import RouterAdmin
 
 CALLS_OF_A_PASS = 12
@@ -190,7 +191,7 @@ async def test_passes_keep_their_pace_while_no_secret_may_be_read(
     around: Surroundings, monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
     """A reading that is due has a pass come at once, and one that may not read would have the next one come at once."""
-    monkeypatch.setattr(secret_reader, "seconds_between_reads", lambda pools: 0.0)
+    monkeypatch.setattr(secret_reader, "PACE", Pace(0.0, 0.0, 1))
     if restarted:
         around.reconciler = around.a_reconciler()
     around.kube.away = True

@@ -24,7 +24,7 @@ from rewardpool_operator.kubernetes.reconcilers.owned_objects import OwnedObject
 from rewardpool_operator.kubernetes.reconcilers.status import StatusReconciler
 from rewardpool_operator.kubernetes.reconcilers.worker_lists import WorkerListReconciler
 from rewardpool_operator.kubernetes.recorder import event_object
-from rewardpool_operator.kubernetes.requeue import START_SECONDS
+from rewardpool_operator.kubernetes.requeue import START
 from rewardpool_operator.kubernetes.steps import Steps
 from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.routers.admin import RouterUnreachableError
@@ -344,7 +344,7 @@ async def test_steps_wait_for_the_state_they_lead_to_and_are_written_with_it() -
         times.append(seconds)
         await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=replicas)))
     assert kube.calls == []
-    assert reconcilers.status.seconds_until_writing() == pytest.approx(START_SECONDS - 0.9)
+    assert reconcilers.status.seconds_until_writing() == pytest.approx(START.shortest - 0.9)
     await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=4, observed_generation=2)))
     assert kube.done() == ["apply rm/status"]
     assert reconcilers.status.seconds_until_writing() == inf
@@ -354,7 +354,7 @@ async def test_a_step_that_nothing_follows_is_written_after_a_moment() -> None:
     kube, store, times = FakeKube(), a_store(status=as_json(RewardPoolStatus())), [0.0]
     reconcilers = Reconcilers(kube, store, clock=lambda: times[-1])
     await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=1)))
-    times.append(START_SECONDS)
+    times.append(START.shortest)
     await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=1)))
     assert kube.done() == ["apply rm/status"]
 
@@ -362,7 +362,7 @@ async def test_a_step_that_nothing_follows_is_written_after_a_moment() -> None:
 async def test_a_step_that_cannot_be_written_wakes_no_pass_again_and_again() -> None:
     kube, store, times = FakeKube(refuse="rm"), a_store(status=as_json(RewardPoolStatus())), [0.0]
     reconcilers = Reconcilers(kube, store, clock=lambda: times[-1])
-    for seconds in (0.0, START_SECONDS, START_SECONDS):
+    for seconds in (0.0, START.shortest, START.shortest):
         times.append(seconds)
         await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=1)))
     assert kube.calls == []

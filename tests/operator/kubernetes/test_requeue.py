@@ -10,20 +10,21 @@ from support.decide_builders import a_pool
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.status import ScalingStatus
-from rewardpool_operator.kubernetes.credentials.secret_reader import seconds_between_reads
 from rewardpool_operator.kubernetes.requeue import (
     AT_ZERO,
     BUSY_SECONDS,
+    FIGURES,
     FIRST_SCORE_SECONDS,
     FIXED,
+    GATHER,
+    ON_THE_WAY,
     PARKED,
     SCALING,
+    SECRETS,
+    STEP,
     Outcome,
-    Paces,
-    Rest,
+    Pace,
     rest_of,
-    seconds_to_gather,
-    seconds_to_gather_on_the_way,
     seconds_until_next,
 )
 from rewardpool_operator.plan import Plan
@@ -50,14 +51,14 @@ from rewardpool_operator.plan import Plan
     ],
 )
 def test_a_pool_is_looked_at_less_often_the_longer_it_is_quiet(
-    quiet_for: float, rest: Rest, pools: int, seconds: float
+    quiet_for: float, rest: Pace, pools: int, seconds: float
 ) -> None:
     assert seconds_until_next(Outcome.QUIET, quiet_for=quiet_for, rest=rest, pools=pools) == seconds
 
 
 @given(st.floats(0, 1e6), st.sampled_from([FIXED, SCALING, AT_ZERO]), st.integers(1, 10_000))
 def test_no_pool_with_replicas_is_looked_at_more_often_than_a_busy_one_nor_any_forgotten(
-    quiet_for: float, rest: Rest, pools: int
+    quiet_for: float, rest: Pace, pools: int
 ) -> None:
     shortest = min(BUSY_SECONDS, rest.shortest)
     assert shortest <= seconds_until_next(Outcome.QUIET, quiet_for=quiet_for, rest=rest, pools=pools) <= rest.longest
@@ -66,7 +67,7 @@ def test_no_pool_with_replicas_is_looked_at_more_often_than_a_busy_one_nor_any_f
 @pytest.mark.parametrize(
     ("rest", "pools"), [(SCALING, 100), (SCALING, 500), (FIXED, 180), (FIXED, 900), (AT_ZERO, 25), (AT_ZERO, 500)]
 )
-def test_the_looks_at_all_quiet_pools_together_are_bounded(rest: Rest, pools: int) -> None:
+def test_the_looks_at_all_quiet_pools_together_are_bounded(rest: Pace, pools: int) -> None:
     assert pools / seconds_until_next(Outcome.QUIET, quiet_for=3600.0, rest=rest, pools=pools) <= rest.per_second
 
 
@@ -86,7 +87,7 @@ SCALES = {"minReplicas": 0, "maxReplicas": 2, "policy": {"queueDepth": {"targetP
     ],
 )
 def test_a_pool_at_zero_that_a_request_may_wake_is_looked_at_most_often(
-    spec: dict[str, Any], desired: int | None, rest: Rest
+    spec: dict[str, Any], desired: int | None, rest: Pace
 ) -> None:
     scaling = None if desired is None else ScalingStatus(desired=desired, reason="")
     assert rest_of(a_pool(RewardPoolStatus(scaling=scaling), **spec)) == rest
@@ -106,24 +107,24 @@ def test_after_a_change_a_pool_is_looked_at_soon_but_not_before_its_events(pools
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 5.0), (200, 5.0), (1000, 25.0)])
 def test_the_figures_of_many_pools_are_written_less_often(pools: int, seconds: float) -> None:
-    assert Paces.of(pools).figures_seconds == seconds
+    assert FIGURES.seconds(pools) == seconds
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(0, 0.05), (50, 0.05), (500, 0.5), (5000, 1.0)])
 def test_the_events_of_many_pools_are_gathered_for_longer(pools: int, seconds: float) -> None:
-    assert seconds_to_gather(pools) == seconds
+    assert GATHER.seconds(pools) == seconds
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(0, 1.0), (100, 1.0), (500, 2.5), (5000, 5.0)])
 def test_what_is_on_its_way_is_looked_at_with_what_follows(pools: int, seconds: float) -> None:
-    assert seconds_to_gather_on_the_way(pools) == seconds
+    assert ON_THE_WAY.seconds(pools) == seconds
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 1.0), (100, 1.0), (500, 5.0), (5000, 10.0)])
 def test_the_steps_of_many_pools_wait_longer_for_the_next_state(pools: int, seconds: float) -> None:
-    assert Paces.of(pools).step_seconds == seconds
+    assert STEP.seconds(pools) == seconds
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 4.0), (32, 4.0), (320, 40.0), (5000, 120.0)])
 def test_secrets_of_many_pools_are_read_less_often(pools: int, seconds: float) -> None:
-    assert seconds_between_reads(pools) == pytest.approx(seconds)
+    assert SECRETS.seconds(pools) == pytest.approx(seconds)

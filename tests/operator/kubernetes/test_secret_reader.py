@@ -8,9 +8,10 @@ from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
-from rewardpool_operator.kubernetes.credentials.secret_reader import SHORTEST_SECONDS, SecretReader
+from rewardpool_operator.kubernetes.credentials.secret_reader import SecretReader
 from rewardpool_operator.kubernetes.polls import reading
 from rewardpool_operator.kubernetes.polls.reading import Polling
+from rewardpool_operator.kubernetes.requeue import SECRETS
 
 
 class FakeKube:
@@ -64,7 +65,7 @@ async def test_secrets_are_read_at_first_and_then_seldom() -> None:
     assert (reader.known, reader.due(0.0, pools=1)) == (False, 0.0)
     await reader.read(100.0)
     assert known(store) == {"rm-key", "rm-router-admin"}
-    assert 0.0 < reader.due(100.0, pools=1) <= SHORTEST_SECONDS
+    assert 0.0 < reader.due(100.0, pools=1) <= SECRETS.shortest
     assert reader.due(100.0, pools=1000) > 50.0
 
 

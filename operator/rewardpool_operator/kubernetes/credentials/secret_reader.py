@@ -10,28 +10,18 @@ as the last reading is not complete nothing may be made from what the store has.
 import asyncio
 import random
 from functools import partial
-from typing import Final
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_only
-
-READS_PER_SECOND: Final = 16
-"""Of all pools together, while nothing happens, until the longest time is reached: one hundredth of a core."""
-SHORTEST_SECONDS: Final = 4.0
-LONGEST_SECONDS: Final = 120.0
+from rewardpool_operator.kubernetes.requeue import SECRETS as PACE
 
 
 def secret_names(pool: str) -> tuple[str, ...]:
     """The Secrets that a pool owns."""
     return names.key_secret(pool), names.admin_secret(pool)
-
-
-def seconds_between_reads(pools: int) -> float:
-    """Between two readings of a pool's Secrets for no reason, with so many pools."""
-    return min(LONGEST_SECONDS, max(SHORTEST_SECONDS, 2 * pools / READS_PER_SECOND))
 
 
 class SecretReader:
@@ -78,7 +68,7 @@ class SecretReader:
         """Seconds until they are to be read; not positive when now."""
         if self._read_at is None or self._suspicious or self.problem is not None or self.pending:
             return 0.0
-        return self._read_at + seconds_between_reads(pools) - now
+        return self._read_at + PACE.seconds(pools) - now
 
     async def read(self, now: float) -> bool:
         """Read them into the store; whether the reading is over. One that takes long goes on in the background."""
@@ -86,7 +76,7 @@ class SecretReader:
             return False
         if self.problem is None:
             # Spread, or pools that were made together would be read together for ever.
-            self._read_at = now - random.uniform(0.0, 0.2) * SHORTEST_SECONDS  # noqa: S311 - hides nothing
+            self._read_at = now - random.uniform(0.0, 0.2) * PACE.shortest  # noqa: S311 - hides nothing
             self._suspicious = False
         return True
 

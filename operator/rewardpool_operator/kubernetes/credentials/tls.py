@@ -15,9 +15,9 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import SECRETS, Kube, Object
-from rewardpool_operator.kubernetes.credentials.secret_reader import seconds_between_reads
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading
+from rewardpool_operator.kubernetes.requeue import SECRETS as PACE
 from rewardpool_operator.routers.admin import Trust
 from rewardpool_runtime.trust import verifying_context
 
@@ -135,7 +135,7 @@ class CertificateReader:
             self._name, self._tls = name, None
         if name is None:
             return PLAIN
-        due = self.refused is not None or now - self._read_at >= seconds_between_reads(pools)
+        due = self.refused is not None or now - self._read_at >= PACE.seconds(pools)
         if may_read and (due or self._reading.pending):
             over = await self._reading.ask(partial(self._kube.get, SECRETS, pool.metadata.namespace, name))
             if over and self.refused is None:

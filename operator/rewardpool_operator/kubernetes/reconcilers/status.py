@@ -18,7 +18,7 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, Repeat
 from rewardpool_operator.kubernetes.recorder import event_object
-from rewardpool_operator.kubernetes.requeue import OF_FEW_POOLS, Paces
+from rewardpool_operator.kubernetes.requeue import FIGURES, START, STEP
 from rewardpool_operator.kubernetes.steps import Step, Steps
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
 from rewardpool_operator.kubernetes.volatile_status import Change, change_between, is_serving, own
@@ -77,7 +77,7 @@ class StatusReconciler:
         *,
         also: Iterable[Event] = (),
         held: bool = False,
-        paces: Paces = OF_FEW_POOLS,
+        pools: int = 1,
     ) -> None:
         """Write status and events; the status later where it failed a moment ago.
 
@@ -89,7 +89,7 @@ class StatusReconciler:
         may_write = self._steps.pause(Step.STATUS) == 0
         # Together: where a thousand pools start at once, every single write waits its turn at the API server.
         outcomes = await asyncio.gather(
-            *((self._write(pool, found, plan.status, held=held, paces=paces),) if may_write else ()),
+            *((self._write(pool, found, plan.status, held=held, pools=pools),) if may_write else ()),
             *(self._record(pool, event) for event in (*plan.events, *also)),
             return_exceptions=True,
         )
@@ -101,7 +101,7 @@ class StatusReconciler:
             self._steps.came_to(Step.STATUS, ConditionReason.STATUS_NOT_WRITTEN, problem)
 
     async def _write(
-        self, pool: RewardPool, found: Object, status: RewardPoolStatus, *, held: bool, paces: Paces
+        self, pool: RewardPool, found: Object, status: RewardPoolStatus, *, held: bool, pools: int
     ) -> None:
         wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         change, now = change_between(own(found), own(wanted)), self._clock()
@@ -112,8 +112,8 @@ class StatusReconciler:
         if status.load is None and found.get("load") and is_new_here:
             return
         if change is Change.STEP and self._step_due_at is None:
-            self._step_due_at = now + (paces.step_seconds if is_serving(wanted) else paces.start_seconds)
-        due_at = {Change.FIGURES: self._status_at + paces.figures_seconds, Change.STEP: self._step_due_at}.get(change)
+            self._step_due_at = now + (STEP if is_serving(wanted) else START).seconds(pools)
+        due_at = {Change.FIGURES: self._status_at + FIGURES.seconds(pools), Change.STEP: self._step_due_at}.get(change)
         if due_at is not None and now < due_at:
             self._unwritten = found, status
             return
