@@ -30,11 +30,7 @@ _logged: OrderedDict[tuple[Kind, str, str], None] = OrderedDict()
 def readable(kind: Kind, items: Iterable[T], read: Callable[[T], R], *, name: Callable[[T], object]) -> list[R]:
     """What could be read of the items; the others are left out, counted, and logged once.
 
-    Args:
-        kind: of all items.
-        items: from outside.
-        read: raises any of `NONSENSE` for one that cannot be read.
-        name: of an item, for people.
+    `read` raises any of `NONSENSE` for one that cannot be read.
     """
     found = []
     for item in items:

@@ -156,8 +156,11 @@ async def serve(settings: Settings) -> None:
     ):
         if not await kube.serves(POOLS):
             raise SystemExit(NO_CRD)
-        leadership = _candidate(kube, settings)
-        acting = _always if leadership is None else leadership.acting
+        leadership = None
+        if settings.lease is not None:
+            namespace, name = settings.lease
+            leadership = Leadership(kube, namespace=namespace, name=name, operator=socket.gethostname())
+        acting = leadership.acting if leadership is not None else lambda: Acting.FULL
         METRICS.read_leading(lambda: acting() is Acting.FULL)
         namespaces = settings.namespaces
         operator = Manager(
@@ -206,19 +209,6 @@ def _connector() -> aiohttp.TCPConnector:
     A connection is kept from look to look of a pool that is busy; those to quiet pools would only hold open files.
     """
     return aiohttp.TCPConnector(limit=500, limit_per_host=8, keepalive_timeout=3.0)
-
-
-def _always() -> Acting:
-    """The only operator there is acts."""
-    return Acting.FULL
-
-
-def _candidate(kube: Kube, settings: Settings) -> Leadership | None:
-    """Part of this operator in the election; None where there is none."""
-    if settings.lease is None:
-        return None
-    namespace, name = settings.lease
-    return Leadership(kube, namespace=namespace, name=name, operator=socket.gethostname())
 
 
 async def _run(operator: Manager, leadership: Leadership | None) -> None:

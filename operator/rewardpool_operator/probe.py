@@ -94,7 +94,7 @@ async def probe_score(
 
 
 async def score_text(
-    session: aiohttp.ClientSession, worker_url: str, *, key: str | None, served_name: str, text: str
+    session: aiohttp.ClientSession, worker_url: str, key: str | None, served_name: str, text: str
 ) -> float | CallerError:
     """Have a worker score one text.
 

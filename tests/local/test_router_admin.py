@@ -227,21 +227,21 @@ async def test_trainers_of_a_pool_without_workers_are_waiting_until_one_joins(
 ) -> None:
     # smg refuses them, so they are known by how often they come again: a number that is about right.
     about_seven = range(7, 8) if router.flavor == "sglang-router" else range(4, 11)
-    assert await router.admin.waiting() == 0
+    assert (await router.admin.observe("r")).waiting == 0
     config = RewardConfig(url=router.program.url, served_name=SERVED_NAME)
     sample = Sample(function=FunctionSample(solution_str="abc", data_source="", ground_truth="", extra_info={}))
     async with Pool(config) as pool, asyncio.TaskGroup() as group:
         calls = [group.create_task(pool.score(sample)) for _ in range(7)]
 
         async def seven_wait() -> bool:
-            return await router.admin.waiting() in about_seven
+            return (await router.admin.observe("r")).waiting in about_seven
 
         await eventually(seven_wait, what="seven requests wait")
         await join(router, worker)
     assert len({call.result() for call in calls}) == 1
 
     async def nobody_waits() -> bool:
-        return await router.admin.waiting() == 0
+        return (await router.admin.observe("r")).waiting == 0
 
     await eventually(nobody_waits, what="nobody waits")
 
@@ -251,7 +251,7 @@ async def test_callers_who_hung_up_do_not_count_as_waiting(router: RealRouter, s
     await asyncio.gather(*(hang_up(session, router, seconds=0.5) for _ in range(4)))
 
     async def nobody_waits() -> bool:
-        return await router.admin.waiting() == 0
+        return (await router.admin.observe("r")).waiting == 0
 
     await eventually(nobody_waits, what="nobody waits")
     async with asyncio.TaskGroup() as group:
@@ -259,7 +259,7 @@ async def test_callers_who_hung_up_do_not_count_as_waiting(router: RealRouter, s
         group.create_task(hang_up(session, router, seconds=7))
 
         async def two_wait() -> bool:
-            return await router.admin.waiting() == 2
+            return (await router.admin.observe("r")).waiting == 2
 
         await eventually(two_wait, what="two requests wait, and not six", seconds=7)
 

@@ -55,12 +55,7 @@ def learned(
 ) -> list[Burst]:
     """The bursts after one more look.
 
-    Args:
-        known: up to now, oldest first.
-        requests: at the routers.
-        height: what they are worth.
-        jobs: those that say that samples of theirs are coming.
-        now: of the look.
+    The height is what the requests are worth, and the jobs are those that say that samples of theirs are coming.
     """
     last = known[-1] if known else None
     if requests == 0:

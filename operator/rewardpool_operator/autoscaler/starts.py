@@ -19,10 +19,8 @@ MARGIN_SECONDS: Final = 2.0
 def learned(known: Sequence[WorkerStart], seen: Sequence[Start]) -> list[WorkerStart]:
     """The last starts, each replica's once.
 
-    Args:
-        known: up to now.
-        seen: of the replicas that there are, the oldest first, again at every look. On one machine a new replica may
-            have the name of one that is gone.
+    On one machine a new replica may have the name of one that is gone. Those that are seen come oldest first, again at
+    every look.
     """
     recent = [(one.worker, round(one.seconds, 1)) for one in seen[-MAX_STARTS:]]
     if recent == [(start.worker, start.seconds) for start in known]:

@@ -96,9 +96,7 @@ class Facts:
 def conditions_of(facts: Facts, *, held: Failure | None = None) -> list[Condition]:
     """All conditions, each with the time since when it is what it is.
 
-    Args:
-        facts: what there is, and what was decided.
-        held: why nothing but the routers' lists is kept. Whether the pool is what its spec asks for is not known then.
+    Where the pool is held, it is not known whether it is what its spec asks for.
     """
     unknown = None if held is None else Finding("Unknown", held.reason, held.message)
     stays = None if held is None else _no(held.reason, f"the size stays as it is: {held.message}")

@@ -18,7 +18,7 @@ def wanted_replicas(snapshot: Snapshot) -> Recommendation:
     if spec.suspend:
         return _given(snapshot, 0, "spec.suspend is set")
     if scaling is None:
-        return _given(snapshot, _fixed(spec.replicas), "spec.replicas")
+        return _given(snapshot, 1 if spec.replicas is None else spec.replicas, "spec.replicas")
     if scaling.is_external:
         return _from_outside(snapshot, scaling, _signals(snapshot))
     return recommend(scaling=scaling, signals=_signals(snapshot), previous=snapshot.pool.status.scaling)
@@ -104,7 +104,3 @@ def _given(
     if previous is None or previous.desired != replicas:
         decided = decided.model_copy(update={"history": with_change(kept.history, decided, snapshot.now)})
     return Recommendation(scaling=decided, demands=demand.statuses(snapshot.announcements, now=snapshot.now))
-
-
-def _fixed(replicas: int | None) -> int:
-    return 1 if replicas is None else replicas

@@ -108,15 +108,8 @@ def _replace(
     """Return the sizes of the target and of all others together, one worker moving at a time.
 
     An old worker holds its GPU until it is gone, so those that are leaving count against the room of the target. Not so
-    a deleted one that does not run: it may stay on the list for as long as its node is lost.
-
-    Args:
-        snapshot: what there is.
-        wanted: workers in all.
-        target: the revision that gets them.
-        in_place: workers of it that need nothing more.
-        cramped: whether a worker of it had no room, now or earlier in this rollout.
-        lacking: whether one has none now.
+    a deleted one that does not run: it may stay on the list for as long as its node is lost. A worker of the target was
+    `cramped` where it had no room, now or earlier in this rollout, and is `lacking` it now.
     """
     new = [worker for worker in snapshot.workers_of(target) if worker.active]
     placed = sum(worker.unschedulable is None for worker in new)

@@ -78,7 +78,8 @@ def _has_another(reasons: str) -> bool:
 def missing_for(snapshot: Snapshot, revision: str) -> str | None:
     """Return why a worker of the revision has no node, in the words of scheduler or quota; None when all have one."""
     for worker in snapshot.workers_of(revision):
-        if worker.active and worker.unschedulable and not _may_be_admitted(worker, snapshot):
+        may_be_admitted = is_gated(worker) and snapshot.now - worker.created < GATE_PATIENCE
+        if worker.active and worker.unschedulable and not may_be_admitted:
             return worker.unschedulable
     worker_set = snapshot.set_of(revision)
     refused = worker_set.refused if worker_set is not None else None
@@ -88,7 +89,3 @@ def missing_for(snapshot: Snapshot, revision: str) -> str | None:
 def is_gated(worker: Worker) -> bool:
     """Return whether a queue has not admitted the worker yet."""
     return worker.unschedulable is not None and worker.unschedulable.startswith(GATED)
-
-
-def _may_be_admitted(worker: Worker, snapshot: Snapshot) -> bool:
-    return is_gated(worker) and snapshot.now - worker.created < GATE_PATIENCE

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.plan import Join, Leave
-from rewardpool_operator.snapshot import Router, Snapshot
+from rewardpool_operator.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,9 @@ def reconcile_routers(snapshot: Snapshot, leaving: Drain, *, barred: Collection[
         listed = {entry.url for entry in router.registered}
         if router.exposed or not reached:
             lists.append(listed)
-        joins += _joins(router, may_join - listed)
+        # A router that is being deleted takes no new work, but it still forgets workers that leave.
+        if not router.deleting:
+            joins += [Join(router=router.name, worker_url=url) for url in sorted(may_join - listed)]
         leaves += [
             Leave(router=router.name, worker_id=entry.id, worker_url=entry.url)
             for entry in router.registered
@@ -62,8 +64,3 @@ def reconcile_routers(snapshot: Snapshot, leaving: Drain, *, barred: Collection[
         if worker.answering and lists and all(worker.url in listed for listed in lists)
     )
     return WorkerListChanges(joins=tuple(joins), leaves=tuple(leaves), serving=serving, wanted=frozenset(may_join))
-
-
-def _joins(router: Router, urls: set[str]) -> list[Join]:
-    # A router that is being deleted takes no new work, but it still forgets workers that leave.
-    return [] if router.deleting else [Join(router=router.name, worker_url=url) for url in sorted(urls)]

@@ -6,35 +6,36 @@ Calls of one pass run beside each other, so what is summed up is time with any o
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from time import monotonic
 
 
+@dataclass
 class ApiServerTime:
     """Of one pass."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._calls = 0
-        self._since = 0.0
-        self._seconds = 0.0
+    clock: Callable[[], float] = monotonic
+    _calls: int = 0
+    _since: float = 0.0
+    _seconds: float = 0.0
 
     @property
     def seconds(self) -> float:
         """With a call under way, until now."""
-        return self._seconds + (self._clock() - self._since if self._calls else 0.0)
+        return self._seconds + (self.clock() - self._since if self._calls else 0.0)
 
     @contextmanager
     def call(self) -> Iterator[None]:
         """Count the time within."""
         if not self._calls:
-            self._since = self._clock()
+            self._since = self.clock()
         self._calls += 1
         try:
             yield
         finally:
             self._calls -= 1
             if not self._calls:
-                self._seconds += self._clock() - self._since
+                self._seconds += self.clock() - self._since
 
 
 _of_pass: ContextVar[ApiServerTime | None] = ContextVar("api_server_time", default=None)

@@ -151,13 +151,10 @@ class Demands:
             self.refused = f"whether the demand {name} lapsed is not known: {error or 'no answer in time'}"
             self._renewals.excuse([name], now=now)
         else:
-            self._take_in(namespace, name, there)
-
-    def _take_in(self, namespace: str, name: str, there: Object | None) -> None:
-        if there is None:
-            self._store.forget(client.LEASES, namespace, name)
-        else:
-            self._store.put(client.LEASES, there)
+            if there is None:
+                self._store.forget(client.LEASES, namespace, name)
+            else:
+                self._store.put(client.LEASES, there)
 
     def _log_left_out(self, found: int) -> None:
         left_out = found - len(self._announcements)

@@ -15,7 +15,6 @@ from rewardpool_operator.kubernetes.nulls import ignored_nulls
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.render import Revision
-from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.snapshot import WorkerSet
 from rewardpool_worker.mounted import router_files, worker_files
 
@@ -69,17 +68,10 @@ def rendered(
     pins: Mapping[str, str] | None = None,
     defaults: PoolDefaults = NO_DEFAULTS,
 ) -> Rendered:
-    """Everything the pool shall own.
+    """Everything the pool shall own; `pins` are the commits of the model by revision.
 
-    Args:
-        pool: whose objects.
-        keys: for its Secrets.
-        tls: for its routers; while its certificate cannot be used, they are left as they are.
-        image: RewardPool's own.
-        identity: where the operator runs, for network policies that let it through, None makes none; and what
-            addresses pods have there.
-        pins: revision of workers -> commit of the model.
-        defaults: what pods have unless the pool says otherwise.
+    While the certificate cannot be used, routers are left as they are. Without an identity no policy lets the operator
+    through, so there are none.
     """
     ipv6 = identity is not None and identity.ipv6
     certificate = tls.certificate.fingerprint if tls.certificate else None
@@ -115,41 +107,10 @@ def rendered(
     )
 
 
-class Renderer:
-    """Renders one pool anew when what it is rendered from changed, which the status is not: that changes always."""
-
-    def __init__(self, *, image: str, identity: OperatorIdentity | None, defaults: PoolDefaults) -> None:
-        self._image = image
-        self._defaults = defaults
-        self._identity = identity
-        self._last: tuple[object, Rendered] | None = None
-
-    def rendered(self, stored: StoredPool, *, keys: Keys, tls: Tls, pins: Mapping[str, str]) -> Rendered:
-        """As `rendered`, of the pool as it is stored."""
-        inputs = (stored.declared, keys, tls, pins)
-        if self._last is None or self._last[0] != inputs:
-            wanted = rendered(
-                stored.pool,
-                keys,
-                image=self._image,
-                tls=tls,
-                identity=self._identity,
-                pins=pins,
-                defaults=self._defaults,
-            )
-            self._last = inputs, wanted
-        return self._last[1]
-
-
 def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_upgrade: Callable[[], bool]) -> Rendered:
     """What the pool shall own, with workers and routers left as they are where nothing of the pool asks for others.
 
-    Args:
-        wanted: as this operator renders it.
-        pool: with the status that was decided last.
-        objects: what there is.
-        may_upgrade: whether the pool may have routers now as this operator renders them; asked only where
-            those that run are of another one.
+    Whether the pool may have routers as this operator renders them is asked only where those that run are of another.
     """
     revision = revisions.present(pool, wanted.revision, objects)
     left = revisions.files_of(wanted.revision.template) - revisions.files_of(revision.template)

@@ -128,12 +128,8 @@ def needs_apply(manifest: Object, live: Object, before: tuple[str, str] | None) 
     """Whether applying the stamped manifest would change the live object.
 
     The API server writes some values in its own way ("1000m" of CPU as "1"), and then the object differs from the
-    manifest for ever. So a difference that was there right after the same manifest was applied is none.
-
-    Args:
-        manifest: as it would be applied.
-        live: the object.
-        before: hash and version that the last apply left; None when there was none.
+    manifest for ever. So a difference that was there right after the same manifest was applied is none. `before` are
+    the hash and version that the last apply left.
     """
     if not differs(manifest, live):
         return False

@@ -70,7 +70,8 @@ class Namespaces:
 
     def not_served(self) -> dict[str, str]:
         """Namespace -> why its pools are not looked after, or only by what was known before."""
-        problems = {name: self.problem(name) or self._listing(name) for name in self._reflectors}
+        found = self._reflectors
+        problems = {one: self.problem(one) or (None if self.is_known(one) else LISTING) for one in found}
         return {name or ALL: problem for name, problem in problems.items() if problem is not None}
 
     async def run(self) -> None:
@@ -82,9 +83,6 @@ class Namespaces:
 
     def _of(self, namespace: str) -> Sequence[Reflector]:
         return self._reflectors.get(namespace) or self._reflectors.get("", ())
-
-    def _listing(self, namespace: str) -> str | None:
-        return None if self.is_known(namespace) else LISTING
 
     async def _start(self, namespace: str) -> None:
         for reflector in self._reflectors[namespace]:

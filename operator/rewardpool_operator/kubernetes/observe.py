@@ -60,20 +60,16 @@ class Observer:
         workers = await self._downloads.progress(workers, worker_pods)
         measured = self._start_times.measure(workers, now=observed_at)
         measured = self._throughputs.measure(measured, routers, now=observed_at)
-        return Snapshot(
+        return replace(
+            _snapshot(pool, objects, revision=revision),
             routers=tuple(routers),
             workers=measured,
-            now=datetime.now(UTC),
-            pool=pool,
-            revision=revision,
             # Until there is a certificate, trainers find what there was.
             url=(tls.problem and pool.status.url) or render.pool_url(pool),
             protected_workers=_protected(pool, objects, names.COMPONENT_WORKER),
             protected_routers=_protected(pool, objects, names.COMPONENT_ROUTER),
             ca_bundle=bundle,
             tls_problem=tls.problem,
-            worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
-            routers_refused=_routers_refused(pool, objects),
         )
 
     def router_admin(self, name: str) -> RouterAdmin | None:
@@ -161,12 +157,19 @@ class Observer:
 
 def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
     """What Kubernetes alone says of the pods, where no router can be polled."""
-    return Snapshot(
+    return replace(
+        _snapshot(pool, objects, revision=pool.status.current_revision),
         routers=tuple(readable("pods", objects.pods_of(names.COMPONENT_ROUTER), pods.router_of, name=_name_of)),
         workers=tuple(readable("pods", objects.pods_of(names.COMPONENT_WORKER), pods.worker_of, name=_name_of)),
+    )
+
+
+def _snapshot(pool: RewardPool, objects: Objects, *, revision: str) -> Snapshot:
+    """What Kubernetes alone says of the pool, without its pods."""
+    return Snapshot(
         now=datetime.now(UTC),
         pool=pool,
-        revision=pool.status.current_revision,
+        revision=revision,
         url=render.pool_url(pool),
         worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
         routers_refused=_routers_refused(pool, objects),

@@ -149,12 +149,13 @@ def _waits_to_start(pod: Object) -> bool:
     # Init containers come first; one that ended well is as good as none.
     statuses = [*(status.get("initContainerStatuses") or []), *status.get("containerStatuses", [])]
     states = [entry.get("state", {}) for entry in statuses]
-    waiting = [state.get("waiting", {}).get("reason") for state in states if not _has_ended_well(state)]
+    waiting = [state.get("waiting", {}).get("reason") for state in states if not has_ended_well(state)]
     return set(waiting) <= _STARTING_REASONS
 
 
-def _has_ended_well(state: Mapping[str, Any]) -> bool:
-    return bool(state.get("terminated", {}).get("exitCode", 1) == 0)
+def has_ended_well(state: Mapping[str, Any]) -> bool:
+    """Whether a container in this state did what it was to do."""
+    return bool((state.get("terminated") or {}).get("exitCode") == 0)
 
 
 def container_id(pod: Object, container: str = CONTAINER_WORKER) -> str:

@@ -28,7 +28,7 @@ from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls
 from rewardpool_operator.kubernetes.demands import Demands
-from rewardpool_operator.kubernetes.desired import Rendered, Renderer, left_running, routers_are_new
+from rewardpool_operator.kubernetes.desired import Rendered, left_running, rendered, routers_are_new
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.observe import Observer, snapshot_without_routers
 from rewardpool_operator.kubernetes.polls.downloads import pins_of
@@ -91,7 +91,9 @@ class PoolReconciler:
         self._demands = Demands(shared.kube, shared.store)
         self._nulls: str | None = None
         self._parsed: StoredPool | None = None
-        self._renderer = Renderer(image=shared.image, identity=shared.identity, defaults=shared.defaults)
+        self._render = partial(rendered, image=shared.image, identity=shared.identity, defaults=shared.defaults)
+        self._rendered: tuple[object, Rendered] | None = None
+        """What was rendered last, and from what."""
         self._busy_at = monotonic()
         self._steps = Steps(is_away=shared.kube.is_away)
         self._credentials = CredentialsReconciler(shared.kube, shared.store, key, self._steps, polling)
@@ -217,8 +219,14 @@ class PoolReconciler:
 
     def _wanted(self, stored: StoredPool, seen: Seen, objects: Objects) -> Rendered:
         """What the pool shall own."""
-        wanted = self._renderer.rendered(stored, keys=seen.keys, tls=seen.tls, pins=pins_of(seen.pool, objects))
-        wanted = left_running(wanted, seen.pool, objects, may_upgrade=partial(self._upgrade_slots.acquire, self.key))
+        # Never from the status, which always changes.
+        keys, tls, pins = seen.keys, seen.tls, pins_of(seen.pool, objects)
+        made_of = (stored.declared, keys, tls, pins)
+        if self._rendered is None or self._rendered[0] != made_of:
+            self._rendered = made_of, self._render(stored.pool, keys, tls=tls, pins=pins)
+        wanted = left_running(
+            self._rendered[1], seen.pool, objects, may_upgrade=partial(self._upgrade_slots.acquire, self.key)
+        )
         self._nulls = wanted.nulls
         if self._upgrade_slots.holds(self.key) and routers_are_new(wanted, objects):
             self._upgrade_slots.release(self.key)

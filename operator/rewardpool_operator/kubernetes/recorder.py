@@ -33,26 +33,16 @@ def log_scaling(old: RewardPoolStatus, status: RewardPoolStatus) -> None:
 
 def event_object(pool: RewardPool, event: Event) -> Object:
     """An event of the API group events.k8s.io about a pool."""
-    regarding = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "name": pool.metadata.name,
-        "namespace": pool.metadata.namespace,
-        "uid": pool.metadata.uid,
-    }
+    identity = pool.metadata.model_dump(include={"name", "namespace", "uid"})
+    regarding = {"apiVersion": names.API_VERSION, "kind": names.KIND, **identity}
     return _event_object(event, name=f"{pool.metadata.name}.{token_hex(8)}", regarding=regarding)
 
 
 def lease_event_object(lease: Object, event: Event) -> Object:
     """One about a demand's Lease. There is one of a reason: a second one is refused for its name, whoever tells it."""
     metadata = lease["metadata"]
-    regarding = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "name": metadata["name"],
-        "namespace": metadata["namespace"],
-        "uid": metadata["uid"],
-    }
+    identity = {field: metadata[field] for field in ("name", "namespace", "uid")}
+    regarding = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **identity}
     return _event_object(event, name=f"{event.reason.lower()}.{metadata['uid']}", regarding=regarding)
 
 

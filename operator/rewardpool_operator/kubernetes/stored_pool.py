@@ -85,7 +85,7 @@ def _in_words(detail: ErrorDetails) -> str:
 
 def _without_wrong_fields(found: Object) -> RewardPool | None:
     """The model of the object without the fields that are wrong; None where that does not end well."""
-    left: dict[str, Any] = _with_a_usable_name(deepcopy(found))
+    left: dict[str, Any] = {**deepcopy(found), "metadata": {**found["metadata"], "name": "unnamed"}}
     for _ in range(MOST_PROBLEMS):
         try:
             return RewardPool.model_validate(left, extra="ignore", context=WITHOUT_RULES)
@@ -93,10 +93,6 @@ def _without_wrong_fields(found: Object) -> RewardPool | None:
             if not _remove(left, error.errors(include_url=False, include_input=False)[0]["loc"]):
                 return None
     return None
-
-
-def _with_a_usable_name(found: Object) -> Object:
-    return {**found, "metadata": {**found["metadata"], "name": "unnamed"}}
 
 
 def _remove(left: dict[str, Any], loc: Sequence[int | str]) -> bool:

@@ -134,15 +134,6 @@ class RouterAdmin:
             raise RouterError(f"GET {self._url}/workers: no list of workers: {type(error).__name__}: {error}") from None
         return tuple(readable("routers", entries, _registered, name=lambda _: f"{self._url}/workers"))
 
-    async def waiting(self) -> int | None:
-        """Requests that are accepted and at no worker; None while that is not known.
-
-        Raises:
-            RouterError: the metrics cannot be read.
-        """
-        waiting, _ = await self._metrics()
-        return waiting
-
     async def _metrics(self) -> tuple[int | None, dict[str, int | None]]:
         """Requests that wait, and what each worker answered."""
         try:
@@ -244,8 +235,9 @@ def _registered(entry: Mapping[str, Any]) -> RegisteredWorker:
         raise ValueError(f"{url!r:.60} is no address of a worker")
     if not isinstance(worker_id, str) or not _is_id(worker_id):
         raise ValueError(f"{worker_id!r:.60} is no id of a worker")
-    healthy = _flag(entry.get("is_healthy"))
-    return RegisteredWorker(id=worker_id, url=url, in_flight=_count(entry.get("load"), url), healthy=healthy)
+    healthy, in_flight = entry.get("is_healthy"), _count(entry.get("load"), url)
+    healthy = healthy if isinstance(healthy, bool) else None
+    return RegisteredWorker(id=worker_id, url=url, in_flight=in_flight, healthy=healthy)
 
 
 def _is_id(text: str) -> bool:
@@ -261,10 +253,6 @@ def _count(value: object, worker_url: str) -> int | None:
         "the router says that %r requests are at %s, which is no number of requests: left out", value, worker_url
     )
     return None
-
-
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _words(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """Reading golden sets and having workers score them; the worker is a FakeWorker, the API server a dictionary."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -13,10 +14,10 @@ from rewardpool_api.contract import CallerError
 from rewardpool_operator.golden_set import GoldenProblem, parse_golden_set, scores_of_annotation
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.polls import parity_check
-from rewardpool_operator.kubernetes.polls.parity_check import GoldenSetScorer, ParityCheck, score_golden_set
+from rewardpool_operator.kubernetes.polls.parity_check import ParityCheck, score_golden_set
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.plan import Measure
-from rewardpool_operator.probe import NoScoreError
+from rewardpool_operator.probe import NoScoreError, score_text
 
 TEXTS = '{"text": "four"}\n{"text": "twelve"}\n'
 GOLDEN = parse_golden_set(TEXTS)
@@ -127,8 +128,8 @@ async def test_a_new_revision_is_compared_with_the_set_of_its_own_time() -> None
 
 async def scored(worker: FakeWorker, *, give_up: bool = False) -> Any:
     async with aiohttp.ClientSession() as session:
-        scorer = GoldenSetScorer(session=session, worker_url=worker.url, key="k", served_name="rm")
-        return await score_golden_set(GOLDEN, scorer, give_up=give_up)
+        ask = partial(score_text, session, worker.url, "k", "rm")
+        return await score_golden_set(GOLDEN, ask, give_up=give_up)
 
 
 async def test_a_worker_scores_every_text_with_the_pools_key() -> None:

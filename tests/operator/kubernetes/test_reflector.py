@@ -40,7 +40,11 @@ class Watched:
         self.news += keys
 
     def names(self) -> list[str]:
-        return [name for _, _, name in self.store.refs(client.CONFIG_MAPS)] if self.store.pool(KEY) else []
+        return (
+            [name for resource, _, name in self.store._keys if resource == client.CONFIG_MAPS]
+            if self.store.pool(KEY)
+            else []
+        )
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):

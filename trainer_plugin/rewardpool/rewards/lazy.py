@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from rewardpool.client.loop_thread import result_of
 from rewardpool.deadline import waited
@@ -22,6 +22,8 @@ from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.config import RewardLike, as_mapping, parse_reward, refuse_process, refuse_running
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
+
+T = TypeVar("T")
 
 
 class LazyReward:
@@ -142,18 +144,18 @@ class LazyReward:
             PoolError: A pool cannot be used, whatever the policy.
             ConfigError: A tokenizer or function cannot be loaded, or groups are needed and an episode names none.
         """
-        began = time.monotonic()
-        reward = await asyncio.to_thread(self.opened)
-        with waited(time.monotonic() - began):
-            submitted = reward.submit_batch(episodes)
-        return await asyncio.wrap_future(submitted)
+        return await self._rated(lambda reward: reward.submit_batch(episodes))
 
     async def rate_next(self, episode: Episode) -> Rating:
         """Rate an episode as `OpenReward.rate_next` does; raises the same."""
+        return await self._rated(lambda reward: reward.submit_next(episode))
+
+    async def _rated(self, submit: "Callable[[BlockingReward], concurrent.futures.Future[T]]") -> T:
+        """What is submitted; opening the reward is part of the time that it may take."""
         began = time.monotonic()
         reward = await asyncio.to_thread(self.opened)
         with waited(time.monotonic() - began):
-            submitted = reward.submit_next(episode)
+            submitted = submit(reward)
         return await asyncio.wrap_future(submitted)
 
     def rate_batch_blocking(self, episodes: Sequence[Episode]) -> list[Rating]:

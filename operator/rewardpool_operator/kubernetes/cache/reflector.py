@@ -61,15 +61,8 @@ class EtcdRestoredError(RuntimeError):
 class Reflector:
     """Lists and watches one kind in one namespace.
 
-    Args:
-        kube: the API server.
-        resource: which kind.
-        namespace: where; "" means in all namespaces.
-        selector: of labels; "" means all objects.
-        store: takes what there is.
-        changed: receives the pools that have news.
-        moved_on: receives those of which no more is new than that a pod is on its way.
-        clock: monotonic seconds.
+    `changed` receives the pools that have news, and `moved_on` those of which no more is new than that a pod is on its
+    way. "" stands for all namespaces, and for all objects.
     """
 
     def __init__(

@@ -155,14 +155,13 @@ class Store:
         there = set(listed)
         gone = [
             ref
-            for ref in self.refs(resource, namespace)
-            if f"{ref[1]}/{ref[2]}" not in there and _version(self._pools[self._keys[ref]][ref]) <= int(version)
+            for ref in self._keys
+            if ref[0] == resource
+            and namespace in ("", ref[1])
+            and f"{ref[1]}/{ref[2]}" not in there
+            and _version(self._pools[self._keys[ref]][ref]) <= int(version)
         ]
         return [key for ref in gone for key in self._bury(ref, int(version))]
-
-    def refs(self, resource: Resource, namespace: str = "") -> Iterator[ObjectRef]:
-        """Objects of that kind in a namespace; "" stands for all."""
-        return (ref for ref in self._keys if ref[0] == resource and namespace in ("", ref[1]))
 
     def _bury(self, ref: ObjectRef, version: int) -> list[Key]:
         self._deleted[ref] = max(version, self._deleted.pop(ref, -1))

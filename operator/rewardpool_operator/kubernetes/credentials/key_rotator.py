@@ -45,12 +45,7 @@ class KeyRotator:
     async def look(self, pool: RewardPool, objects: Objects, *, may_change: bool, known: bool = True) -> Keys:
         """The keys that the Secrets shall have.
 
-        Args:
-            pool: whose keys.
-            objects: what there is.
-            may_change: False keeps them as they are, since they could not be written.
-            known: whether all Secrets were read. Otherwise what stands for the missing ones is not remembered, and must
-                not be written.
+        Where not all Secrets are known, what stands for the missing ones is not remembered, and must not be written.
         """
         asked = (pool.metadata.annotations.get(names.ANNOTATION_ROTATE_KEY) or "")[:MAX_REQUEST] or None
         before, name = pool.status.auth.rotation, pool.metadata.name

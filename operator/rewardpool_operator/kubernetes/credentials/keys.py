@@ -91,13 +91,8 @@ def found_keys(
 ) -> Keys:
     """The keys as they are: what the Secrets say, else what is remembered, else the copy, else new ones.
 
-    Args:
-        key_secret: the Secret POOL-key, if it is there.
-        admin_secret: the Secret POOL-router-admin, if it is there.
-        remembered: what this process saw or wrote before.
-        asked: the pool's annotation that asks for a rotation. A pool that has no keys yet has handled it.
-        handled: what the status says was handled, for when the Secret that knows is gone.
-        uses_key: whether scoring takes a key.
+    A pool that has no keys yet has handled what is `asked`; what the status says was `handled` counts where the Secret
+    that knows is gone.
     """
     is_new = admin_secret is None and key_secret is None and remembered is None
     annotations = (admin_secret or {}).get("metadata", {}).get("annotations") or {}

@@ -61,12 +61,7 @@ class Step:
 def next_step(keys: Keys, progress: Progress, *, asked: str | None, now: datetime, new_key: Callable[[], str]) -> Step:
     """One step of a rotation, or the keys as they are.
 
-    Args:
-        keys: as they are in the Secrets.
-        progress: what was seen of workers and routers with these keys.
-        asked: value of the pool's annotation that asks for a rotation.
-        now: timezone-aware.
-        new_key: makes a key.
+    `asked` is the value of the pool's annotation that asks for a rotation.
     """
     if keys.pool != keys.in_force:
         if keys.previous == keys.in_force:

@@ -65,16 +65,14 @@ def certificate_of(pool: RewardPool, secret: Object | None) -> Certificate | Non
     except ValueError as error:
         entry = names.TLS_CA if trusted != served else names.TLS_CERTIFICATE
         raise TlsError(f"{where}: its {entry} cannot be read: {error}") from None
-    return Certificate(served=served, trusted=_only_certificates(trusted))
+    # What is published must be certificates and nothing else.
+    return Certificate(served=served, trusted="\n".join(_PEM.findall(trusted)) + "\n")
 
 
 def ca_bundle(certificate: Certificate | None, *, before: str | None, served: set[str]) -> str | None:
     """What the status publishes as `auth.caBundle`: PEM in base64, or nothing.
 
-    Args:
-        certificate: what routers shall serve; None for HTTP, or while the Secret cannot be used.
-        before: what the status published until now.
-        served: fingerprints of what the running routers serve.
+    There is no certificate for HTTP, and while the Secret cannot be used; what is served are fingerprints.
     """
     if certificate is None:
         return before if served else None
@@ -155,11 +153,6 @@ def _tls_of(pool: RewardPool, secret: Object | None) -> Tls:
         return Tls(certificate=certificate_of(pool, secret))
     except TlsError as error:
         return Tls(problem=str(error))
-
-
-def _only_certificates(pem: str) -> str:
-    """Without whatever else is in the text; what is published must be certificates and nothing else."""
-    return "\n".join(_PEM.findall(pem)) + "\n"
 
 
 def _entry(secret: Object, name: str) -> str:

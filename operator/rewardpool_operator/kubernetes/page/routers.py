@@ -51,8 +51,7 @@ class RouterCounts:
     async def ask(self, routers: Mapping[str, Sequence[str]]) -> None:
         """Ask the routers of those pools that were asked least lately.
 
-        Args:
-            routers: base URLs of the metrics of each pool `namespace/name`; pools that are not here are forgotten.
+        Pools that are not here are forgotten.
         """
         now = self._clock()
         self._asked_at = {pool: at for pool, at in self._asked_at.items() if pool in routers}

@@ -66,17 +66,6 @@ class ClusterSource:
         is_being_listed: Callable[[str], bool],
         namespaces: Sequence[str] = (),
     ) -> None:
-        """Look at nothing yet.
-
-        Args:
-            store: filled by the operator's watches.
-            is_being_listed: whether the store has only a part of a namespace yet: its pools would seem to have no
-                workers, so they are not shown.
-            kube: reads the keys that are left out of logs, in the operator's own name.
-            routers: what they count.
-            logs: of pods, in the viewers' names.
-            namespaces: that are watched; none means all.
-        """
         self.where = f"in {', '.join(namespaces)}" if namespaces else "in this cluster"
         self._store = store
         self._kube = kube

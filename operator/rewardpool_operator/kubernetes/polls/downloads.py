@@ -53,8 +53,7 @@ def with_download(worker: Worker, pod: Object) -> Worker:
     status = _current(pod)
     if not status:
         return worker
-    ended = status.get("state", {}).get("terminated")
-    if ended is not None and ended.get("exitCode") == 0:
+    if pods.has_ended_well(status.get("state", {})):
         return replace(worker, download=Download(phase="Done", commit=commit_of(_report(pod).get("commit"))))
     failure = pods.failure_of(status)
     running = status.get("state", {}).get("running")
@@ -135,23 +134,16 @@ def commit_of(commit: object) -> str | None:
 
 def _report(pod: Object) -> dict[str, Any]:
     """What a download that succeeded left; empty before."""
-    ended = _status(pod).get("state", {}).get("terminated") or {}
-    return pods.report_of(ended) if ended.get("exitCode") == 0 else {}
-
-
-def _status(pod: Object) -> Object:
-    return next((status for status in _statuses(pod) if status["name"] == CONTAINER_DOWNLOAD), {})
+    status = next((status for status in _statuses(pod) if status["name"] == CONTAINER_DOWNLOAD), {})
+    state = status.get("state", {})
+    return pods.report_of(state["terminated"]) if pods.has_ended_well(state) else {}
 
 
 def _current(pod: Object) -> Object:
     """Init containers run one after the other, the model's download first."""
     statuses = sorted(_statuses(pod), key=lambda status: (status["name"] != CONTAINER_DOWNLOAD, status["name"]))
-    left = (status for status in statuses if not _is_done(status))
+    left = (status for status in statuses if not pods.has_ended_well(status.get("state", {})))
     return next(left, statuses[0] if statuses else {})
-
-
-def _is_done(status: Object) -> bool:
-    return (status.get("state", {}).get("terminated") or {}).get("exitCode") == 0
 
 
 def _statuses(pod: Object) -> list[Object]:

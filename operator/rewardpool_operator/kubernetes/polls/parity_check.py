@@ -8,11 +8,8 @@ again, and the scores of a revision outlive its workers.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
-
-import aiohttp
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.contract import CallerError, InvalidResponseError
@@ -53,14 +50,8 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 Golden = GoldenSet | GoldenProblem
 
 
-@dataclass(frozen=True, kw_only=True)
-class GoldenSetScorer:
-    """A worker, and how it is asked."""
-
-    session: aiohttp.ClientSession
-    worker_url: str
-    key: str | None
-    served_name: str
+Ask = Callable[[str], Awaitable[float | CallerError]]
+"""Has a worker score a text; as `score_text`."""
 
 
 class ParityCheck:
@@ -120,10 +111,9 @@ class ParityCheck:
             failed, not_before = self._failures.get(name, (0, 0.0))
             if name in self._measuring or self._polling.clock() < not_before:
                 continue
-            session, served_name = self._polling.session, pool.served_name
-            scorer = GoldenSetScorer(session=session, worker_url=measure.worker_url, key=key, served_name=served_name)
+            ask = partial(score_text, self._polling.session, measure.worker_url, key, pool.served_name)
             last = failed + 1 >= ATTEMPTS
-            task = asyncio.create_task(self._measure(pool, measure.revision, golden, scorer, last=last))
+            task = asyncio.create_task(self._measure(pool, measure.revision, golden, ask, last=last))
             self._measuring[name] = task
 
     def close(self) -> None:
@@ -131,13 +121,11 @@ class ParityCheck:
         for task in self._measuring.values():
             task.cancel()
 
-    async def _measure(
-        self, pool: RewardPool, revision: str, golden: GoldenSet, scorer: GoldenSetScorer, *, last: bool
-    ) -> None:
+    async def _measure(self, pool: RewardPool, revision: str, golden: GoldenSet, ask: Ask, *, last: bool) -> None:
         name = (revision, golden.digest)
         try:
             async with self._polling.limit, asyncio.timeout(MEASURE_SECONDS):
-                scores = await score_golden_set(golden, scorer, give_up=last)
+                scores = await score_golden_set(golden, ask, give_up=last)
             await self._write(pool, revision, scores)
         except (NoScoreError, *NO_ANSWER) as error:
             failed = self._failures.get(name, (0, 0.0))[0] + 1
@@ -173,7 +161,7 @@ async def read_golden_set(kube: Kube, namespace: str, ref: GoldenSetRef) -> Gold
         return GoldenProblem(message=f"{_named(ref)}: {error}")
 
 
-async def score_golden_set(golden: GoldenSet, scorer: GoldenSetScorer, *, give_up: bool) -> GoldenScores:
+async def score_golden_set(golden: GoldenSet, ask: Ask, *, give_up: bool) -> GoldenScores:
     """Have a worker score all texts, some at a time.
 
     A text that gets no answer is kept as one without a score, when it is given up.
@@ -185,7 +173,7 @@ async def score_golden_set(golden: GoldenSet, scorer: GoldenSetScorer, *, give_u
 
     async def one(item: GoldenText) -> float | str:
         async with slots:
-            return await _score(item, scorer, give_up=give_up)
+            return await _score(item, ask, give_up=give_up)
 
     outcomes = await _all(one(item) for item in golden.texts)
     refusals = [outcome for outcome in outcomes if isinstance(outcome, str)]
@@ -206,12 +194,10 @@ async def _all(asked: Iterable[Awaitable[float | str]]) -> list[float | str]:
             task.cancel()
 
 
-async def _score(item: GoldenText, scorer: GoldenSetScorer, *, give_up: bool) -> float | str:
+async def _score(item: GoldenText, ask: Ask, *, give_up: bool) -> float | str:
     """The score, or why there is none."""
     try:
-        answer = await score_text(
-            scorer.session, scorer.worker_url, key=scorer.key, served_name=scorer.served_name, text=item.text
-        )
+        answer = await ask(item.text)
     except InvalidResponseError as error:
         return str(error)
     except NoScoreError as error:

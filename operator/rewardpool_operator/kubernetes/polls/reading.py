@@ -79,9 +79,7 @@ class Reading(Generic[T]):
     async def ask(self, question: Callable[[], Awaitable[T]], *, patience: float | None = None) -> bool:
         """Ask, or go on waiting; return whether that is over. What takes longer goes on in the background.
 
-        Args:
-            question: its answer becomes `last`, and the words of a `NO_ANSWER` become `problem`.
-            patience: seconds to wait for one that was just asked; None for what the last answer suggests.
+        Its answer becomes `last`, and the words of a `NO_ANSWER` become `problem`.
         """
         if self._task is None:
             self._task = asyncio.ensure_future(question())

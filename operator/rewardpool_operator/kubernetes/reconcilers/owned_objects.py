@@ -166,12 +166,12 @@ class _Pass:
 
         What else such a pool left is applied by its name, which gives it an owner.
         """
-        metadata = orphan["metadata"]
-        owners = render.owner_references(self._pool)
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "ownerReferences": owners}}
-        self._store.put(
-            client.DEPLOYMENTS, await self._kube.merge(client.DEPLOYMENTS, self._namespace, metadata["name"], patch)
-        )
+        metadata, owners = orphan["metadata"], render.owner_references(self._pool)
+        patch = {"resourceVersion": metadata["resourceVersion"], "ownerReferences": owners}
+        await self._patch(client.DEPLOYMENTS, metadata["name"], {"metadata": patch})
+
+    async def _patch(self, resource: Resource, name: str, patch: Object) -> None:
+        self._store.put(resource, await self._kube.merge(resource, self._namespace, name, patch))
         self.changed = True
 
     def _looked_at(self, plan: Plan, rendered: Rendered) -> Settled:
@@ -257,11 +257,8 @@ class _Pass:
                 await self._guarded(self._annotate(pod, wanted))
 
     async def _annotate(self, pod: Object, annotations: Mapping[str, str | None]) -> None:
-        patch = {"metadata": {"annotations": dict(annotations)}}
         try:
-            self._store.put(
-                client.PODS, await self._kube.merge(client.PODS, self._namespace, pod["metadata"]["name"], patch)
-            )
+            await self._patch(client.PODS, pod["metadata"]["name"], {"metadata": {"annotations": dict(annotations)}})
         except KubeError as error:
             if not error.is_not_found:
                 raise
@@ -303,11 +300,8 @@ class _Pass:
         elif live is not None and live["spec"].get("replicas", 1) != worker_set.replicas:
             # The template of an old revision is nowhere but in its Deployment.
             patch = {"spec": {"replicas": worker_set.replicas}}
-            name = live["metadata"]["name"]
-            self._store.put(
-                client.DEPLOYMENTS, await self._kube.merge(client.DEPLOYMENTS, self._namespace, name, patch)
-            )
-            self.changed = self._wrote = True
+            await self._patch(client.DEPLOYMENTS, live["metadata"]["name"], patch)
+            self._wrote = True
 
     def _workers(self, revision: render.Revision, *, replicas: int) -> Object:
         """The Deployment of the present revision; the last one for the very same revision, which is the same pool's."""

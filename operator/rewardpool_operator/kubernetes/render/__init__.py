@@ -12,7 +12,7 @@ download.py what puts a downloaded model into the workers' pods
 common.py   what they have in common: labels, owner, the shape of every pod
 """
 
-from rewardpool_operator.kubernetes.render.common import owner_references, selector
+from rewardpool_operator.kubernetes.render.common import owner_references
 from rewardpool_operator.kubernetes.render.download import DOWNLOAD_LINK, HUB_DIR
 from rewardpool_operator.kubernetes.render.policies import (
     disruption_budget_name,
@@ -50,7 +50,6 @@ __all__ = [
     "router_deployment",
     "router_service",
     "secrets",
-    "selector",
     "spec_parts",
     "worker_deployment",
     "worker_revision",

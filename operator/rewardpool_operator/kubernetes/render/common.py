@@ -35,12 +35,6 @@ def every_address(*, ipv6: bool) -> str:
     return "::" if ipv6 else "0.0.0.0"  # noqa: S104 - inside a pod's own network
 
 
-def selector(pool: str, component: str | None = None) -> str:
-    """Label selector of a pool's objects, or of those of one component."""
-    labels = {names.LABEL_POOL: pool} | ({names.LABEL_COMPONENT: component} if component else {})
-    return ",".join(f"{name}={value}" for name, value in labels.items())
-
-
 def labels(pool: RewardPool, component: str, revision: str | None = None) -> dict[str, str]:
     """Labels of an object of the pool; they select its pods as well."""
     chosen = {names.LABEL_POOL: pool.metadata.name, names.LABEL_COMPONENT: component}
