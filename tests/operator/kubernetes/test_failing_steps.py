@@ -10,7 +10,7 @@ import pytest
 from support.pool_surroundings import URL, Surroundings
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client, desired, pool_reconciler, steps
+from rewardpool_operator.kubernetes import client, pool_reconciler, steps
 from rewardpool_operator.kubernetes.client import Resource
 from rewardpool_operator.kubernetes.polls import reading
 
@@ -186,7 +186,9 @@ async def test_a_status_that_cannot_be_written_is_told_elsewhere(around: Surroun
 
 
 @pytest.mark.parametrize(
-    ("module", "broken_part"), [(pool_reconciler, "decide"), (desired, "rendered")], ids=["decide", "rendered"]
+    ("module", "broken_part"),
+    [(pool_reconciler, "decide"), (pool_reconciler, "left_running")],
+    ids=["decide", "rendered"],
 )
 async def test_a_decision_that_fails_keeps_the_routers_lists_and_is_told(
     around: Surroundings, monkeypatch: pytest.MonkeyPatch, module: ModuleType, broken_part: str

@@ -23,9 +23,8 @@ from support.processes import http
 from support.reward_functions import expected_score
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes.credentials.secret_reader import SHORTEST_SECONDS
 from rewardpool_operator.kubernetes.render.common import files_name
-from rewardpool_operator.kubernetes.requeue import FIGURES
+from rewardpool_operator.kubernetes.requeue import FIGURES, SECRETS
 from rewardpool_worker.mounted import router_files
 
 pytestmark = pytest.mark.real
@@ -284,11 +283,11 @@ def test_an_operator_whose_api_server_is_away_makes_no_more_passes_than_a_busy_o
     try:
         before = passes(cluster)
         # The Secrets are due meanwhile, and nobody can read them.
-        time.sleep(2 * SHORTEST_SECONDS)
+        time.sleep(2 * SECRETS.shortest)
         made = passes(cluster) - before
     finally:
         cluster.cable.repair()
-    assert 1 <= made <= 5 * 2 * SHORTEST_SECONDS
+    assert 1 <= made <= 5 * 2 * SECRETS.shortest
 
 
 def passes(cluster: Cluster) -> float:
