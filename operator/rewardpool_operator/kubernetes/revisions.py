@@ -21,7 +21,8 @@ from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_WORKER
 from rewardpool_operator.kubernetes.diff import short_hash
-from rewardpool_operator.kubernetes.render import Revision, spec_parts
+from rewardpool_operator.kubernetes.render import Revision
+from rewardpool_operator.kubernetes.render.worker import spec_parts
 
 
 @dataclass(frozen=True, kw_only=True)

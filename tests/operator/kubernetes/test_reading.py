@@ -88,6 +88,23 @@ async def test_an_answer_that_is_no_news_wakes_nobody() -> None:
     assert news == []
 
 
+async def test_a_refusal_that_is_no_news_wakes_nobody_and_its_end_does() -> None:
+    address, news = Address(), list[str]()
+    reading = a_reading(news)
+    for _ in range(2):
+        address.falls_silent()
+        await reading.ask(address.question)
+        address.answer.set_exception(KubeUnreachableError("away"))
+        await asyncio.sleep(0.01)
+        await reading.ask(address.question)
+    assert news == ["!"]
+    address.falls_silent()
+    await reading.ask(address.question)
+    address.says("back")
+    await asyncio.sleep(0.01)
+    assert news == ["!", "!"]
+
+
 async def test_who_is_not_asked_any_more_wakes_nobody() -> None:
     address, news = Address(), list[str]()
     reading = a_reading(news)

@@ -13,7 +13,10 @@ from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.credentials.keys import KEY_COPY, Keys
 from rewardpool_operator.kubernetes.desired import rendered
+from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.render.download import HUB_DIR
+from rewardpool_operator.kubernetes.render.worker import CLAIM_DIR, spec_parts
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")
 IMAGE = "own:1"
@@ -57,7 +60,7 @@ def test_every_object_is_found_by_the_pools_label() -> None:
 
 
 def test_the_same_pool_has_the_same_revision() -> None:
-    assert render.revision_of(template()) == render.revision_of(template())
+    assert short_hash(template()) == short_hash(template())
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def test_the_same_pool_has_the_same_revision() -> None:
     ],
 )
 def test_what_changes_the_pod_is_another_revision(change: dict[str, Any]) -> None:
-    assert render.revision_of(template(**change)) != render.revision_of(template())
+    assert short_hash(template(**change)) != short_hash(template())
 
 
 @pytest.mark.parametrize(
@@ -84,7 +87,7 @@ def test_what_changes_the_pod_is_another_revision(change: dict[str, Any]) -> Non
     ],
 )
 def test_what_does_not_change_the_pod_is_the_same_revision(change: dict[str, Any]) -> None:
-    assert render.revision_of(template(**change)) == render.revision_of(template())
+    assert short_hash(template(**change)) == short_hash(template())
 
 
 def test_another_time_of_restart_is_another_revision_with_the_same_spec() -> None:
@@ -97,7 +100,7 @@ def test_another_time_of_restart_is_another_revision_with_the_same_spec() -> Non
 
 def test_an_upgraded_operator_rolls_no_workers_on_stock_images() -> None:
     upgraded = render.worker_template(a_pool(), image="own:2")
-    assert render.revision_of(upgraded) == render.revision_of(template())
+    assert short_hash(upgraded) == short_hash(template())
 
 
 def test_a_workers_deployment_says_what_of_the_spec_it_was_rendered_from() -> None:
@@ -172,7 +175,7 @@ def test_labels_and_annotations_are_on_pods_and_on_the_deployment_and_in_no_sele
 
 def test_another_label_is_another_revision_since_queues_read_it_when_a_pod_is_made() -> None:
     one, two = (template(worker={"labels": {"queue": name}}) for name in ("one", "two"))
-    assert render.revision_of(one) != render.revision_of(two)
+    assert short_hash(one) != short_hash(two)
 
 
 def test_a_variable_may_come_from_a_secret_a_config_map_or_the_pod() -> None:
@@ -200,7 +203,7 @@ def test_a_variable_of_rewardpools_own_wins_over_a_secret() -> None:
 def test_another_secret_behind_a_variable_is_another_revision() -> None:
     def revision(secret: str) -> str:
         reference = {"secretKeyRef": {"name": secret, "key": "k"}}
-        return render.revision_of(template(engine={"env": [{"name": "A", "valueFrom": reference}]}))
+        return short_hash(template(engine={"env": [{"name": "A", "valueFrom": reference}]}))
 
     assert revision("one") != revision("two")
 
@@ -208,7 +211,7 @@ def test_another_secret_behind_a_variable_is_another_revision() -> None:
 def test_a_rollback_brings_a_functions_gpu_back_and_writes_nothing_that_its_source_says() -> None:
     def parts(**spec: Any) -> Any:
         pool = a_pool(**{"model": {"source": "python://rewards:score"}, **spec})
-        return json.loads(render.spec_parts(pool))
+        return json.loads(spec_parts(pool))
 
     assert parts() == {"model": {"source": "python://rewards:score"}} == parts(**FUNCTION)
     assert parts(worker={"gpus": 1})["worker"] == {"gpus": 1}
@@ -321,12 +324,12 @@ def test_the_service_leads_to_the_routers() -> None:
 @pytest.mark.parametrize(
     ("source", "volume", "path"),
     [
-        ("hf://org/model", {"emptyDir": {}}, render.HUB_DIR),
+        ("hf://org/model", {"emptyDir": {}}, HUB_DIR),
         ("file:///models/rm", {"hostPath": {"path": "/models/rm", "type": "Directory"}}, "/models/rm"),
         (
             "pvc://models/rm",
             {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}},
-            render.CLAIM_DIR,
+            CLAIM_DIR,
         ),
     ],
 )

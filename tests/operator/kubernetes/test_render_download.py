@@ -9,7 +9,7 @@ from support.kube_builders import FUNCTION, a_pool
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.render.download import with_resources
+from rewardpool_operator.kubernetes.render.download import HUB_DIR, with_resources
 from rewardpool_worker.download import progress
 from rewardpool_worker.download.__main__ import ENV_REVISION
 from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, mounted_files
@@ -64,7 +64,7 @@ def test_both_see_the_same_cache_and_the_same_link() -> None:
 def test_the_claim_of_a_cache_takes_the_downloads() -> None:
     shared = pod(model={**HUB["model"], "cache": {"claimName": "shared"}})
     assert {"name": "hub-cache", "persistentVolumeClaim": {"claimName": "shared"}} in shared["volumes"]
-    assert flag(shared["initContainers"][0], "--cache").startswith(render.HUB_DIR)
+    assert flag(shared["initContainers"][0], "--cache").startswith(HUB_DIR)
 
 
 def test_without_a_claim_the_cache_outlives_restarts_of_the_container() -> None:
@@ -165,7 +165,7 @@ def test_an_adapter_of_the_hub_is_downloaded_at_its_commit_to_where_the_engine_l
     assert flag(load, "--link") == adapters_of(worker)["safe"]
     folder = flag(load, "--link").rpartition("/")[0]
     for container in (worker, load):
-        assert {folder, render.HUB_DIR} <= {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {folder, HUB_DIR} <= {mount["mountPath"] for mount in container["volumeMounts"]}
     assert "--pins" not in load["command"]
 
 

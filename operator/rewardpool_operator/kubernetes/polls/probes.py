@@ -63,7 +63,9 @@ class Probes:
         for asked in self._asking.keys() - set(wanted):
             self._asking.pop(asked).cancel()
         for start, answering in wanted[:MAX_ASKED]:
-            if (start, answering) not in self._asking:
+            asking = self._asking.get((start, answering))
+            # One that is over and did not answer ended by a defect.
+            if asking is None or asking.done():
                 quick = awaited and not answering
                 task = self._ask(start, starts[start], pool, key, quick=quick)
                 self._asking[start, answering] = asyncio.create_task(task)

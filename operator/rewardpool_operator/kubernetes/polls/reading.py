@@ -97,7 +97,7 @@ class Reading(Generic[T]):
             self.last, self._last_asked_at = task.result(), self.asked_at
             self.is_answered, self.problem = True, None
         except NO_ANSWER as error:
-            self.problem = str(error) or "no answer in time"
+            self.problem = _words(error)
         if self._has_answer():
             self._silent_since = None
         elif self._silent_since is None:
@@ -120,8 +120,19 @@ class Reading(Generic[T]):
             self._task = None
 
     def _came_late(self, task: asyncio.Future[T]) -> None:
-        if not task.cancelled() and (task.exception() is not None or task.result() != self.last):
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, NO_ANSWER):
+            is_news = _words(error) != self.problem
+        else:
+            is_news = error is not None or self.problem is not None or task.result() != self.last
+        if is_news:
             self._polling.news()
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or "no answer in time"
 
 
 def keep_only(readings: "dict[K, Reading[T]]", wanted: Collection[K]) -> None:

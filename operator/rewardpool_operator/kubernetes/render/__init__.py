@@ -13,7 +13,6 @@ common.py   what they have in common: labels, owner, the shape of every pod
 """
 
 from rewardpool_operator.kubernetes.render.common import owner_references
-from rewardpool_operator.kubernetes.render.download import DOWNLOAD_LINK, HUB_DIR
 from rewardpool_operator.kubernetes.render.policies import (
     disruption_budget_name,
     disruption_budgets,
@@ -23,19 +22,13 @@ from rewardpool_operator.kubernetes.render.policies import (
 from rewardpool_operator.kubernetes.render.router import router_deployment, router_service
 from rewardpool_operator.kubernetes.render.shared import files_config_map, pins_config_map, pool_host, pool_url, secrets
 from rewardpool_operator.kubernetes.render.worker import (
-    CLAIM_DIR,
     Revision,
-    revision_of,
-    spec_parts,
     worker_deployment,
     worker_revision,
     worker_template,
 )
 
 __all__ = [
-    "CLAIM_DIR",
-    "DOWNLOAD_LINK",
-    "HUB_DIR",
     "Revision",
     "disruption_budget_name",
     "disruption_budgets",
@@ -46,11 +39,9 @@ __all__ = [
     "pool_host",
     "pool_url",
     "protecting",
-    "revision_of",
     "router_deployment",
     "router_service",
     "secrets",
-    "spec_parts",
     "worker_deployment",
     "worker_revision",
     "worker_template",

@@ -58,11 +58,6 @@ CLAIM_DIR: Final = "/var/lib/rewardpool/model"
 """Where the claim of a `pvc://` source is mounted."""
 
 
-def revision_of(template: Object) -> str:
-    """The revision of a worker pod template."""
-    return short_hash(template)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Revision:
     """One way to run the workers, as it was rendered."""
@@ -82,7 +77,7 @@ def worker_revision(
     """The revision that this operator makes of the pool; `image` is RewardPool's own."""
     template = worker_template(pool, image=image, ipv6=ipv6, defaults=defaults)
     seconds = pool.spec.start_seconds
-    return Revision(name=revision_of(template), template=template, spec=spec_parts(pool), start_seconds=seconds)
+    return Revision(name=short_hash(template), template=template, spec=spec_parts(pool), start_seconds=seconds)
 
 
 def worker_deployment(pool: RewardPool, revision: Revision, *, replicas: int) -> Object:
