@@ -7,7 +7,6 @@ a revision scored is kept on its Deployment as one annotation, so it is asked fo
 import hashlib
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -112,16 +111,15 @@ def scores_of_annotation(annotation: str) -> GoldenScores | None:
         entry = json.loads(annotation)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(entry, dict) or not isinstance(entry.get("set"), str) or not _are_scores(entry.get("scores")):
+    if not isinstance(entry, dict) or not isinstance(entry.get("set"), str):
+        return None
+    found = entry.get("scores")
+    if not isinstance(found, list) or not all(score is None or _is_score(score) for score in found):
         return None
     refusal = entry.get("refusal")
     refusal = printable(refusal, most=MAX_REFUSAL) if isinstance(refusal, str) else None
-    scores = tuple(None if score is None else float(score) for score in entry["scores"])
+    scores = tuple(None if score is None else float(score) for score in found)
     return GoldenScores(digest=entry["set"], scores=scores, refusal=refusal)
-
-
-def _are_scores(value: object) -> bool:
-    return isinstance(value, Sequence) and all(score is None or _is_score(score) for score in value)
 
 
 def _is_score(value: object) -> bool:

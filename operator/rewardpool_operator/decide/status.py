@@ -55,7 +55,8 @@ def status_and_events(
         draining_replicas=len(snapshot.workers) - len(staying),
         parked_replicas=len(waiting),
         parked_workers=waiting[:MAX_PARKED_NAMES],
-        selector=_worker_selector(snapshot.pool.metadata.name),
+        # Of worker pods, as the scale subresource shows it to HPA.
+        selector=f"{names.LABEL_POOL}={snapshot.pool.metadata.name},{names.LABEL_COMPONENT}={names.COMPONENT_WORKER}",
         current_revision=snapshot.revision,
         model=model,
         auth=_auth(snapshot),
@@ -69,11 +70,6 @@ def status_and_events(
         workers=old.workers,
     )
     return status, events_of(old, status, leaving, rollout, key_refused=snapshot.key_refused)
-
-
-def _worker_selector(pool: str) -> str:
-    """Label selector of a pool's worker pods, as the scale subresource shows it to HPA."""
-    return f"{names.LABEL_POOL}={pool},{names.LABEL_COMPONENT}={names.COMPONENT_WORKER}"
 
 
 def _auth(snapshot: Snapshot) -> AuthStatus:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import pods, render, revisions
 from rewardpool_operator.kubernetes.cache.alike import kept_once
-from rewardpool_operator.kubernetes.cache.objects import Objects
+from rewardpool_operator.kubernetes.cache.objects import Objects, are_the_same
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN, Tls
@@ -53,8 +53,7 @@ class Settled:
             # Equal and not the same: what is left as it was is put together at every look.
             and self.rendered == other.rendered
             and (self.worker_sets, self.serving, self.protected) == (other.worker_sets, other.serving, other.protected)
-            and len(self.owned) == len(other.owned)
-            and all(mine is theirs for mine, theirs in zip(self.owned, other.owned, strict=True))
+            and are_the_same(self.owned, other.owned)
         )
 
 

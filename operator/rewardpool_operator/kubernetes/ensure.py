@@ -8,8 +8,6 @@ An object that was there as rendered and is not any more was deleted or edited b
 which is counted.
 """
 
-from typing import Final
-
 from rewardpool_api import RewardPool, names
 from rewardpool_api.status import NEVER_OBSERVED
 from rewardpool_operator.kubernetes import client
@@ -24,8 +22,6 @@ from rewardpool_operator.metrics import METRICS
 
 Known = dict[tuple[str, str], tuple[str, str]]
 """Kind and name -> hash of the manifest that the object was found or made to be, and its version then."""
-
-_WHERE: Final = "{kind} {name} is there and is not this pool's: delete it, or name the pool otherwise"
 
 
 class NotOursError(RuntimeError):
@@ -114,7 +110,8 @@ class Ensure:
 
     def _check_owner(self, kind: str, name: str, there: Object | None) -> None:
         if there is not None and not is_ours(there, self._pool):
-            raise NotOursError(_WHERE.format(kind=kind, name=name))
+            where = f"{kind} {name} is there and is not this pool's"
+            raise NotOursError(f"{where}: delete it, or name the pool otherwise")
 
 
 def is_ours(live: Object, pool: RewardPool) -> bool:

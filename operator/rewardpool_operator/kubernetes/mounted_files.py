@@ -33,8 +33,6 @@ them."""
 LOOK_SECONDS: Final = 10.0
 """Between two looks for some that are of no use."""
 
-_WHERE: Final = "ConfigMap {name} is there with other files, or may be edited: delete it"
-
 FilesRef = tuple[str, str]
 """Namespace and name of a ConfigMap of files."""
 
@@ -164,4 +162,4 @@ class MountedFiles:
 
 def _check(name: str, content: str | None) -> None:
     if content is None or names.files_config_map(content) != name:
-        raise NotOursError(_WHERE.format(name=name))
+        raise NotOursError(f"ConfigMap {name} is there with other files, or may be edited: delete it")

@@ -1,6 +1,6 @@
 """A pool and everything it owns, as the API server has it: what one pass looks at."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rewardpool_api import names
@@ -52,3 +52,8 @@ class Objects:
     def worker_deployments(self) -> tuple[Object, ...]:
         """The Deployments of all revisions."""
         return tuple(item for item in self.deployments if names.LABEL_REVISION in item["metadata"]["labels"])
+
+
+def are_the_same(before: Sequence[Object], now: Sequence[Object]) -> bool:
+    """Whether nothing of these changed: the store keeps an object as it is for as long as that is so."""
+    return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))

@@ -77,7 +77,7 @@ def trimmed(resource: Resource, found: Object) -> Object:
     """
     if resource in OWNED and not is_files(found) and not is_owned(found):
         return _foreign(found)
-    kept = _TRIMS.get(resource, _as_is)(found)
+    kept = _TRIMS[resource](found) if resource in _TRIMS else found
     metadata = {name: value for name, value in kept["metadata"].items() if name != "managedFields"}
     if resource == client.DEPLOYMENTS and is_created_by_us(found["metadata"].get("managedFields") or ()):
         kept = {**kept, NOT_APPLIED: True}
@@ -150,10 +150,6 @@ def content_of(config_map: Object) -> str | None:
     if not config_map.get("immutable") or config_map.get("binaryData"):
         return None
     return content_hash(config_map.get("data") or {})
-
-
-def _as_is(found: Object) -> Object:
-    return found
 
 
 def _pod(pod: Object) -> Object:

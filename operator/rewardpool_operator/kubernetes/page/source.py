@@ -14,7 +14,7 @@ from kubernetes_asyncio import client as kubernetes_client
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import pods
-from rewardpool_operator.kubernetes.cache.objects import Objects
+from rewardpool_operator.kubernetes.cache.objects import Objects, are_the_same
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import SECRETS, Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_METRICS
@@ -127,7 +127,7 @@ class ClusterSource:
         if objects is None or self._is_being_listed(key[0]):
             return None
         before = self._known.get(key)
-        if before is not None and before.pool_object is objects.pool and _are_the_same(before.pods, objects.pods):
+        if before is not None and before.pool_object is objects.pool and are_the_same(before.pods, objects.pods):
             return before
         try:
             return _known(objects)
@@ -154,10 +154,6 @@ class ClusterSource:
                 raise OSError("the pool's keys cannot be read, which logs are shown without") from None
             found += [key for value in ((secret or {}).get("data") or {}).values() if (key := _decoded(value))]
         return tuple(found)
-
-
-def _are_the_same(before: Sequence[Object], now: Sequence[Object]) -> bool:
-    return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))
 
 
 def _is_router(pod: Object) -> bool:
