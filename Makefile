@@ -197,7 +197,7 @@ test-tools:
 
 # The least of test-engines: the two classes whose scores SGLang alone gets wrong.
 test-sglang:
-	@$(DEV)/bin/pytest tests/engines/test_sglang.py
+	@$(DEV)/bin/pytest tests/engines/test_sglang.py tests/engines/test_up_on_sglang.py
 
 test-hostile: setup-dev binaries ## Only the tests of hostile input (HOSTILE_EXAMPLES=5000 for a long run, HOSTILE_SEED=1 for other input)
 	@$(DEV)/bin/pytest tests/hostile

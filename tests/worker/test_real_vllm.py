@@ -121,3 +121,15 @@ def test_vllm_is_started_by_no_command_that_it_is_about_to_drop(vllm_server: Vll
 @pytest.mark.parametrize("path", ["/health", "/metrics"])
 def test_probes_and_prometheus_need_no_key(vllm_server: VllmServer, path: str) -> None:
     assert http("GET", vllm_server.url + path)[0] == 200
+
+
+def test_a_callers_mistakes_are_no_fault_of_the_worker(router: str, vllm_server: VllmServer) -> None:
+    key, scored = vllm_server.key, score(router, vllm_server, "four")
+    for _ in range(12):
+        wrong = {"model": "Skywork/Skywork-Reward-V2", "input": "four"}
+        status, _, answer = http("POST", f"{router}/v1/embeddings", wrong, key=key)
+        assert (status, answer["error"]["code"]) == (200, "wrong_model")
+        assert 400 <= http("POST", f"{router}/v1/embeddings", b'{"model": ', key=key)[0] < 500
+        chat = {"model": vllm_server.served_name, "messages": [{"role": "user", "content": "x"}]}
+        assert 400 <= http("POST", f"{router}/v1/chat/completions", chat, key=key)[0] < 500
+    assert score(router, vllm_server, "four") == scored
