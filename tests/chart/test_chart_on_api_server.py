@@ -11,7 +11,7 @@ from cluster.kubectl import wait_for_crd
 from cluster.processes import ClusterError
 from rewardpool_api.demand import Demand, lease_manifest
 
-from .conftest import CHART, NAMESPACE, Helm, HelmError, Render
+from .conftest import CHART, KUBERNETES, NAMESPACE, Helm, HelmError, Render
 
 pytestmark = pytest.mark.real
 
@@ -51,6 +51,18 @@ def test_an_install_without_values_is_refused_with_what_to_do(installed: Control
     with pytest.raises(HelmError, match=r"image\.repository is not set: build the image .* --set image\.repository="):
         cluster_helm("install", "bare", str(CHART), "--namespace=rl")
     assert "bare" not in installed.kubectl("get", "deployments", "--namespace=rl", "-o", "name")
+
+
+def test_the_operator_applied_as_a_file_is_as_it_was_written_to_either_kind_of_apply(
+    installed: ControlPlane, cluster_helm: Helm
+) -> None:
+    options = ("--namespace=rl", f"--kube-version={KUBERNETES}", "--show-only=templates/deployment.yaml")
+    text = cluster_helm("template", "plain", str(CHART), IMAGE, *options)
+    installed.kubectl("apply", "-f", "-", "--namespace=rl", input=text)
+    assert installed.kubectl("diff", "-f", "-", "--namespace=rl", input=text) == ""
+    # A value that the API server completes would be a conflict: it is another than the one that was applied.
+    installed.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", "--namespace=rl", input=text)
+    installed.kubectl("delete", "-f", "-", "--namespace=rl", input=text)
 
 
 def may(plane: ControlPlane, who: str, verb: str, what: str, *options: str) -> bool:
