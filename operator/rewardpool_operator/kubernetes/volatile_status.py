@@ -9,27 +9,29 @@ Some of a status is not ours: other controllers may add conditions, which server
 """
 
 import enum
-from collections.abc import Set
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import CONDITION_TYPES
 from rewardpool_operator.kubernetes.client import Object
 
-_FIGURES = frozenset(
-    (
-        "load",
-        *(f"scaling.{name}" for name in ("reason", "recommendedReplicas", "idleSince", "quietSince", "unannounced")),
-        *(f"scaling.{name}" for name in ("window", "serviceRate", "bursts")),
-        *(f"demands.{name}" for name in ("phase", "samples", "nextBurst", "replicas", "message")),
-    )
-)
-_STEPS = frozenset(
-    (
-        *("ready", "replicas", "readyReplicas", "drainingReplicas", "scaling.starts", "rollout.silentSince"),
-        *("model.download", "model.maxModelLen", "model.revisions"),
-    )
-)
+Paths = Mapping[str, Any]
+"""Fields of an object, or of the objects of a list: None for all of one, else those of its own."""
+
+_OF_SCALING: Final = ("reason", "idleSince", "quietSince", "unannounced", "window", "serviceRate", "bursts")
+_FIGURES: Final[Paths] = {
+    "load": None,
+    "scaling": dict.fromkeys((*_OF_SCALING, "recommendedReplicas")),
+    "demands": dict.fromkeys(("phase", "samples", "nextBurst", "replicas", "message")),
+}
+_STEPS: Final[Paths] = {
+    **dict.fromkeys(("ready", "replicas", "readyReplicas", "drainingReplicas")),
+    "scaling": {"starts": None},
+    "model": dict.fromkeys(("download", "maxModelLen", "revisions")),
+    "rollout": {"silentSince": None},
+}
+_STEPS_TO_STABLE: Final[Paths] = {**_STEPS, "rollout": dict.fromkeys(("silentSince", "stableRevision"))}
 _CONDITIONS_OF_STEPS = frozenset({"WorkersReady", "RouterReady"})
 """Each alone; that both and Serving hold is the state that a start leads to."""
 _REASONS_OF_A_START = frozenset((ConditionReason.STARTING, ConditionReason.NO_SCORE, ConditionReason.ROUTER_NOT_READY))
@@ -62,7 +64,7 @@ def _without_steps(status: Object) -> Object:
     is_over = rollout.get("stableRevision") == rollout.get("targetRevision")
     holding = {entry.get("type") for entry in conditions if entry.get("status") == "True"}
     return {
-        **_without(status, _STEPS | ({"rollout.stableRevision"} if is_over else set())),
+        **_without(status, _STEPS_TO_STABLE if is_over else _STEPS),
         "conditions": [_news_of(entry) for entry in conditions if not _is_step(entry)],
         "is whole": holding >= {"Serving", *_CONDITIONS_OF_STEPS},
     }
@@ -96,18 +98,17 @@ def without_volatile(status: Object) -> Any:
     """A status, as JSON, without what changes all the time."""
     figures = _FIGURES
     if (status.get("scaling") or {}).get("limit") == "Budget":
-        # Other pools of the budget go by it.
-        figures -= {"scaling.recommendedReplicas"}
+        # Other pools of the budget go by what is recommended.
+        figures = {**figures, "scaling": dict.fromkeys(_OF_SCALING)}
     if (status.get("firstScore") or {}).get("waitsFor") is not None:
-        figures |= {"firstScore"}
+        figures = {**figures, "firstScore": None}
     return _without(status, figures)
 
 
-def _without(found: Any, paths: Set[str]) -> Any:
-    """Objects, or lists of them, without these fields, which are of their own or of what is in them."""
+def _without(found: Any, paths: Paths) -> Any:
     if isinstance(found, list):
         return [_without(one, paths) for one in found]
-    if not isinstance(found, dict) or not paths:
+    if not isinstance(found, dict):
         return found
-    inner = {name: {path.removeprefix(f"{name}.") for path in paths if path.startswith(f"{name}.")} for name in found}
-    return {name: _without(value, inner[name]) for name, value in found.items() if name not in paths}
+    kept = ((name, value) for name, value in found.items() if paths.get(name, paths) is not None)
+    return {name: _without(value, paths[name]) if name in paths else value for name, value in kept}
