@@ -194,6 +194,10 @@ class PoolReconciler:
             # the pool, its pods serve.
             return Outcome.CHANGED if await self._keep_lists(seen, objects, set()) else Outcome.QUIET
         held, wanted = self._why_held(stored), None
+        if held is None and not self._credentials.known:
+            # A Secret is being read still, which is no failure: without it nothing is decided, nor told.
+            await self._keep_lists(seen, objects, set())
+            return Outcome.BUSY
         if held is None:
             try:
                 wanted = self._wanted(stored, seen, objects)
@@ -290,22 +294,24 @@ class PoolReconciler:
         # Its kind alone: its words may be of anybody's making.
         message = f"{type(error).__name__} in the operator; its log has more"
         self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, message)
-        return self._cause(Step.DECISION)
-
-    def _cause(self, step: Step) -> Failure:
-        return next(one.as_failure() for one in self._steps.failing if one.step is step)
+        return next(one.as_failure() for one in self._steps.failing if one.step is Step.DECISION)
 
     def _why_held(self, stored: StoredPool) -> Failure | None:
-        """Why nothing but the routers' lists is kept; None when there is no cause for that."""
+        """Why nothing but the routers' lists is kept; None when there is no cause for that, or none is known yet."""
         if stored.problems:
             return Failure(reason=ConditionReason.INVALID_OBJECT.value, message="; ".join(stored.problems))
-        return None if self._credentials.known else self._cause(Step.SECRETS)
+        return None if self._credentials.known else self._unread()
+
+    def _unread(self) -> Failure | None:
+        """Why the Secrets could not be read; None while they are being read for the first time."""
+        return next((one.as_failure() for one in self._steps.failing if one.step is Step.SECRETS), None)
 
     async def _without_keys(self, pool: RewardPool, objects: Objects, acting: Acting) -> Outcome:
         """An operator that was started while Secrets cannot be read: no router can be asked, and that is told."""
-        if acting is not Acting.FULL or not self._credentials.unreadable:
+        cause = self._unread()
+        if acting is not Acting.FULL or cause is None:
             return Outcome.BUSY
-        plan = hold(snapshot_without_routers(pool, objects), self._cause(Step.SECRETS), routers_asked=False)
+        plan = hold(snapshot_without_routers(pool, objects), cause, routers_asked=False)
         await self._status.reconcile(pool, objects.status, plan, held=True)
         METRICS.record_pool(pool, plan.status)
         return Outcome.BUSY

@@ -46,11 +46,6 @@ class CredentialsReconciler:
         """Whether the last reading was complete, so that Secrets may be made of it."""
         return self._secrets.current
 
-    @property
-    def unreadable(self) -> bool:
-        """Whether the last reading that ended was not complete."""
-        return self._secrets.problem is not None
-
     async def read(self, objects: Objects, *, pools: int) -> None:
         """Read the Secrets if they may have changed."""
         if shows_a_deletion(objects.find("Service", names.router_name(self._pool)), objects.secrets):
