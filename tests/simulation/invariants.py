@@ -9,9 +9,11 @@ from simulation import remembered
 from simulation.api_server import Object
 from simulation.cluster import mark_of
 from simulation.programs import Entry, Router, Worker
+from simulation.trainers import RENEW_SECONDS
 
 from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_operator.autoscaler.recommend import PAUSE_SECONDS
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -254,9 +256,14 @@ class Invariants:
             return
         key, now = (pool["metadata"]["namespace"], pool["metadata"]["name"]), self._world.time.monotonic()
         before = self._desired.get(pool["metadata"]["uid"], 0)
-        silent = [one for one in self._world.trainers if one.pool == key and not one.announces]
-        seen = max((one.sent_at for one in silent), default=float("-inf"))
-        if before > 0 and now - seen < IDLE_SECONDS:
+        jobs = [one for one in self._world.trainers if one.pool == key]
+        seen = max((one.sent_at for one in jobs if not one.announces), default=float("-inf"))
+        # What comes during the burst of a job that announced it, or shortly after, may be that job's own.
+        quiet_at = max(
+            (now if one.waiting else one.answered_at for one in jobs if one.announces), default=float("-inf")
+        )
+        is_told_apart = seen > quiet_at + RENEW_SECONDS + PAUSE_SECONDS
+        if before > 0 and is_told_apart and now - seen < IDLE_SECONDS:
             self._world.violated(f"{key[1]} goes from {before} to zero {now - seen:.0f} s after a sample")
 
     def _look(self, number: int) -> None:

@@ -45,6 +45,8 @@ class Trainer:
         self.sent = self.answered = 0
         self.sent_at = float("-inf")
         """When a router last took a sample."""
+        self.answered_at = float("-inf")
+        """When its last sample was answered."""
         self._next_at = 0.0
         self.waiting: dict[Sample, float] = {}
         """Not answered yet -> since when."""
@@ -85,6 +87,7 @@ class Trainer:
             self._broken(f"sample {self.name}/{sample.number} was answered by {worker.pod} of {'/'.join(worker.pool)}")
         if self.waiting.pop(sample, None) is not None:
             self.answered += 1
+            self.answered_at = self._now()
 
     def _renew(self) -> None:
         server, (namespace, name) = self._cluster.server, self.pool
