@@ -3,16 +3,20 @@
 A fix has the steps by which a run finds its fault, and a word of the violation.
 """
 
+import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from simulation import operators
 from simulation.faults import Step
 
 from rewardpool_operator.autoscaler import recommend
-from rewardpool_operator.kubernetes import client, leader, pool_reconciler
+from rewardpool_operator.decide import revisions, rollout
+from rewardpool_operator.kubernetes import budgets, client, leader, pool_reconciler
+from rewardpool_operator.kubernetes.cache import reflector
 from rewardpool_operator.kubernetes.credentials import key_rotator
 from rewardpool_operator.kubernetes.reconcilers import status, worker_lists
 
@@ -68,7 +72,128 @@ def _uids_unread(patch: pytest.MonkeyPatch) -> None:
 
 def _silent_jobs_uncounted(patch: pytest.MonkeyPatch) -> None:
     """A job that announces nothing is none."""
-    patch.setattr(recommend, "_with_unannounced", lambda _scaling, _signals, memory, _plans: memory)
+    patch.setattr(recommend, "_with_unannounced", lambda case, **_: case.memory)
+
+
+def _answers_decoded_late(patch: pytest.MonkeyPatch) -> None:
+    """An answer that is no text reaches whoever asked."""
+
+    async def call(self: Any, verb: Any, path: str, **options: Any) -> Any:
+        async with self._request(verb, path, **options) as response:
+            status, raw = response.status, await response.read()
+        raw.decode()
+        return self._answer_of(f"{verb} {path}", status, raw)
+
+    patch.setattr(client.Kube, "_call", call)
+
+
+def _election_ends_unnoticed(patch: pytest.MonkeyPatch) -> None:
+    """The operator goes on without its election, which an odd answer ended."""
+    _answers_unread(patch)
+
+    async def run(operator: Any, leadership: Any) -> None:
+        election = asyncio.create_task(leadership.run())
+        try:
+            await operator.run()
+        finally:
+            election.cancel()
+
+    patch.setattr(operators, "_run", run)
+
+
+def _calls_share_their_time(patch: pytest.MonkeyPatch) -> None:
+    """GET and PATCH of the Lease have three seconds together."""
+    before = leader.Leadership._take_or_renew
+
+    async def take_or_renew(self: Any) -> Any:
+        async with asyncio.timeout(leader.CALL_SECONDS):
+            return await before(self)
+
+    patch.setattr(leader.Leadership, "_take_or_renew", take_or_renew)
+
+
+def _watch_ends_by_an_error(patch: pytest.MonkeyPatch) -> None:
+    """What one answer of a watch brings about ends it."""
+
+    async def run(self: Any) -> None:
+        await self.list()
+        while True:
+            await self._watch()
+
+    patch.setattr(reflector.Reflector, "run", run)
+
+
+def _no_next_worker_leaves(patch: pytest.MonkeyPatch) -> None:
+    """A rollout that lacks room waits for it, for as long as that takes."""
+    before = rollout._replace
+
+    def waits(snapshot: Any, wanted: int, target: str, *, in_place: int, cramped: bool, lacking: bool) -> Any:
+        size, keep = before(snapshot, wanted, target, in_place=in_place, cramped=cramped, lacking=lacking)
+        old = sum(worker.active for worker in snapshot.workers if worker.revision != target)
+        return (wanted, old) if lacking else (size, keep)
+
+    since = revisions._silent_since
+
+    def silent_since(snapshot: Any, desired: int, **options: Any) -> Any:
+        waits = any(worker.unschedulable for worker in snapshot.workers_of(snapshot.revision))
+        return None if waits else since(snapshot, desired, **options)
+
+    patch.setattr(rollout, "_replace", waits)
+    patch.setattr(revisions, "_silent_since", silent_since)
+
+
+def _any_lack_is_of_room(patch: pytest.MonkeyPatch) -> None:
+    """Nodes without GPUs are taken for nodes whose GPUs others have."""
+    patch.setattr(rollout, "lacks_room", lambda words: "Insufficient" in words or "exceeded quota" in words)
+
+
+def _complete_without_routers(patch: pytest.MonkeyPatch) -> None:
+    """A rollout is complete, and in time, once its workers answer the operator."""
+
+    def serves(snapshot: Any, _: int) -> bool:
+        return bool(snapshot.available_of(snapshot.revision))
+
+    def is_complete(snapshot: Any, desired: int, *, parked: int) -> bool:
+        return desired > 0 and bool(snapshot.available_of(snapshot.revision) >= desired + parked)
+
+    patch.setattr(revisions, "_serves", serves)
+    patch.setattr(revisions, "_is_complete", is_complete)
+
+
+def _held_pools_are_left(patch: pytest.MonkeyPatch) -> None:
+    """Nobody keeps the lists of a deleted pool that a finalizer keeps."""
+    before = pool_reconciler.PoolReconciler._keep_lists
+
+    async def keep_lists(self: Any, seen: Any, objects: Any, *rest: Any) -> bool:
+        return "deletionTimestamp" not in objects.pool["metadata"] and await before(self, seen, objects, *rest)
+
+    patch.setattr(pool_reconciler.PoolReconciler, "_keep_lists", keep_lists)
+
+
+def _deleted_pools_remembered(patch: pytest.MonkeyPatch) -> None:
+    """What is known of a pool outlives it."""
+    patch.setattr(budgets.Budgets, "forget", lambda *_: None)
+
+
+def _every_answer_remembered(patch: pytest.MonkeyPatch) -> None:
+    """Something is kept of every pass."""
+    before = budgets.Budgets.decided
+
+    def decided(self: Any, key: Any, status: Any) -> None:
+        before(self, key, status)
+        self.__dict__.setdefault("all_decided", []).append(status.scaling)
+
+    patch.setattr(budgets.Budgets, "decided", decided)
+
+
+def _surge_stops_one_too_many(patch: pytest.MonkeyPatch) -> None:
+    """An old worker leaves before the new one serves, whatever room there is."""
+    before = rollout._in_place
+
+    def in_place(snapshot: Any, target: str, *, desired: int, parked: int) -> int:
+        return min(desired, before(snapshot, target, desired=desired, parked=parked) + 1)
+
+    patch.setattr(rollout, "_in_place", in_place)
 
 
 def step(at: float, kind: str, seconds: float = 1.0, seed: int = 1) -> Step:
@@ -107,8 +232,85 @@ FIXES = (
     Fix(
         "a job that announces nothing is a job",
         _silent_jobs_uncounted,
-        seed=79,
+        seed=708,
         steps=(step(600, "api: backed up"),),
         finds="goes from 1 to zero",
+    ),
+    Fix(
+        "an answer that is no text is an error of the client",
+        _answers_decoded_late,
+        seed=9,
+        steps=(step(60, "api: 503-latin", 20, seed=4),),
+        finds="UnicodeDecodeError",
+    ),
+    Fix(
+        "the end of the election ends the operator",
+        _election_ends_unnoticed,
+        seed=39,
+        steps=(step(60, "api: 200-empty-object", 20, seed=74),),
+        finds="0 operators lead",
+    ),
+    Fix(
+        "each call of the election has its own time",
+        _calls_share_their_time,
+        seed=39,
+        steps=(step(60, "api: sluggish", math.inf, seed=4), step(80, "operator: lease deleted")),
+        finds="0 operators lead",
+    ),
+    Fix(
+        "a watch goes on after an answer that makes no sense",
+        _watch_ends_by_an_error,
+        seed=9,
+        steps=(step(60, "api: watch has nonsense"),),
+        finds="ended: ",
+    ),
+    Fix(
+        "a rollout that lacks room takes the next old worker",
+        _no_next_worker_leaves,
+        seed=290,
+        steps=(step(60, "people: larger_workers", seed=5),),
+        finds="serve: ",
+    ),
+    Fix(
+        "an old worker that gives no room stays",
+        _any_lack_is_of_room,
+        seed=39,
+        steps=(step(60, "node: cordoned", math.inf), step(90, "people: edit")),
+        finds="needless",
+    ),
+    Fix(
+        "a rollout is complete once the routers list it",
+        _complete_without_routers,
+        seed=39,
+        steps=(step(60, "router: reaches no new worker", math.inf), step(70, "people: edit")),
+        finds="serve: ",
+    ),
+    Fix(
+        "the lists of a pool that a finalizer keeps are kept",
+        _held_pools_are_left,
+        seed=4,
+        steps=(step(60, "people: delete_held"), step(90, "pod: address moved", seed=5)),
+        finds="routers of a deleted pool list",
+    ),
+    Fix(
+        "a pool that is deleted is forgotten",
+        _deleted_pools_remembered,
+        seed=4,
+        steps=(step(60, "people: delete"),),
+        finds="memory of it",
+    ),
+    Fix(
+        "nothing grows with every pass",
+        _every_answer_remembered,
+        seed=4,
+        steps=(step(400, "api: backed up"),),
+        finds="remembers ",
+    ),
+    Fix(
+        "Surge starts a worker before one leaves",
+        _surge_stops_one_too_many,
+        seed=35,
+        steps=(step(100, "people: edit"),),
+        finds="needless",
     ),
 )
