@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,7 @@ ENDS: dict[str, tuple[str, Outcome]] = {
     "recursion": ("def f(): f()\nf()", "raised"),
     "10,000 files": ("x = [open('/dev/null') for _ in range(10_000)]", "raised"),
     "a crash": ("import ctypes; ctypes.string_at(0)", "crashed"),
+    "a real-time signal": ("import os; os.kill(os.getpid(), 40)", "crashed"),
     "an abort": ("import os; os.abort()", "crashed"),
     "exit": ("exit(0)", "exited"),
     "an exit without clean-up": ("import os; os._exit(0)", "exited"),
@@ -124,11 +126,28 @@ def test_a_process_that_is_killed_from_outside_is_no_verdict() -> None:
     assert "killed from outside" in str(failures[0])
 
 
-def test_the_next_run_starts_a_parent_that_died_anew() -> None:
-    os.kill(zygotes.get(("this",)).pid, signal.SIGKILL)
-    with pytest.raises(SandboxError, match="did not answer"):
-        run("pass", preload=("this",))
+def test_a_run_whose_parent_process_dies_is_no_verdict_and_the_next_one_has_another() -> None:
+    parent = zygotes.get(("this",)).pid
+    with ThreadPoolExecutor(3) as pool:
+        running = [pool.submit(run, "while True: pass", cpu_seconds=30, preload=("this",)) for _ in range(3)]
+        while len(children(parent)) < 3:
+            time.sleep(0.01)
+        os.kill(parent, signal.SIGKILL)
+        assert {type(one.exception()) for one in running} == {SandboxError}
     assert run("pass", preload=("this",)).outcome == "passed"
+
+
+def test_a_parent_process_whose_caller_was_interrupted_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    zygote = zygotes.get(())
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(zygote, "_received", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run("pass")
+    assert run("pass").outcome == "passed"
+    assert zygotes.get(()) is not zygote
 
 
 def test_a_run_leaves_no_process_and_no_file() -> None:
@@ -136,6 +155,7 @@ def test_a_run_leaves_no_process_and_no_file() -> None:
     before = os.listdir("/proc/self/fd")
     run("import time; time.sleep(60)", idle_seconds=0.1, files={"a": ""})
     assert (children(zygotes.get(()).pid), len(os.listdir("/proc/self/fd"))) == ([], len(before))
+    assert not list(Path(tempfile.gettempdir()).glob("rewardpool-sandbox-*"))
 
 
 def test_a_module_that_cannot_be_preloaded_is_named() -> None:
@@ -149,6 +169,10 @@ def test_a_forked_process_has_a_parent_of_its_own() -> None:
     run("pass")
     pid = os.fork()
     if pid == 0:
-        os._exit(0 if run("pass").outcome == "passed" else 1)
+        status = 1
+        try:
+            status = 0 if run("pass").outcome == "passed" else 1
+        finally:
+            os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert run("pass").outcome == "passed"

@@ -21,6 +21,7 @@ def checked(result):
 FILES = {
     "the secret": "open(SECRET).read()",
     "the secret, by another name": "open('/proc/self/root' + SECRET).read()",
+    "the secret, in no mode": "os.open(SECRET, 3)",
     "the users": "open('/etc/passwd').read()",
     "the first process's environment": "open('/proc/1/environ').read()",
     "the parent's environment": "open(f'/proc/{os.getppid()}/environ').read()",
@@ -66,7 +67,7 @@ NETWORK = {
     "a Unix socket": "__import__('socket').socket(1, 1)",
     "netlink": "__import__('socket').socket(16, 3)",
     "a pair": "__import__('socket').socketpair()",
-    "io_uring": "checked(libc.syscall(425, 1, 0))",
+    "io_uring": "checked(libc.syscall(425, 1, ctypes.create_string_buffer(120)))",
 }
 
 
@@ -106,3 +107,17 @@ def test_code_reads_its_own_files_and_no_others() -> None:
     code = "import os\ndef read(): return [open('a.txt').read(), os.listdir('.')]"
     verdict = run(code, calls=[Call(function="read", expected=["text", ["a.txt"]])], files={"a.txt": "text"})
     assert verdict.outcome == "passed", verdict
+
+
+def test_code_has_no_descriptor_but_its_streams_and_one_to_answer_by() -> None:
+    code = """
+import os
+def is_open(number):
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+def count(): return sum(is_open(number) for number in range(3, 1000))
+"""
+    assert run(code, calls=[Call(function="count", expected=1)], preload=("numpy",)).outcome == "passed"

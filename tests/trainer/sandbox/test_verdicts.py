@@ -81,6 +81,94 @@ def test_code_cannot_make_an_assertion_hold(code: str) -> None:
     assert (verdict.passed, verdict.total) == (0, 1)
 
 
+SHADOWS = "import sys\nfor module in list(sys.modules.values()): vars(module).pop('_BUILTIN_NAMES', None)\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "assertion"),
+    [
+        ("def f(x): return 0\ndef abs(x): return 0", "assert abs(f(2) - 4) < 1e-6"),
+        ("def f(x): return None\ndef range(*a): return []", "for i in range(5): assert f(i) == i * i"),
+        ("def f(x): return 0\ndef sorted(*a): return 0", "assert sorted(f([2, 1])) == sorted([1, 2])"),
+        ("def f(x): raise StopIteration", "assert all(map(f, [1, 2, 3]))"),
+        ("def f(x): raise StopIteration", "for got, want in zip(map(f, [1]), [2]): assert got == want"),
+    ],
+)
+def test_code_cannot_take_the_place_of_what_an_assertion_uses(code: str, assertion: str) -> None:
+    assert run(SHADOWS + code, asserts=[assertion]).passed == 0
+
+
+def test_a_function_with_a_builtins_name_has_to_be_named() -> None:
+    with pytest.raises(ValueError, match="they call no function of the code; name it in functions"):
+        run("pass", asserts=["assert pow(2, 3) == 8"])
+    wrong, right = "def pow(a, b): return 'wrong'", "def pow(a, b): return a ** b"
+    assert [run(code, asserts=["assert pow(2, 3) == 8"], functions=["pow"]).passed for code in (wrong, right)] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        "assert same((1, 2)) == (1, 2)",
+        "assert same({1, (2, 3)}) == {1, (2, 3)}",
+        "assert same({1: 'a', 'b': [None, True]}) == {1: 'a', 'b': [None, True]}",
+        "assert same(float('inf')) > 10 ** 30",
+        "assert same(b'a') == b'a'",
+        "import math\nassert math.isclose(same(x=0.1 + 0.2), 0.3)",
+    ],
+)
+def test_assertions_see_values_of_pythons_types(assertion: str) -> None:
+    verdict = run("def same(x): return x", asserts=[assertion])
+    assert verdict.outcome == "passed", verdict
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import sys\nprint('a note', file=sys.stderr)\nprint(1)",
+        "if 1 is 1: print(1)",
+        "import atexit\natexit.register(print, 1)",
+        "out = open(1, 'w', closefd=False)\nout.write('1')",
+        "import argparse\nargparse.ArgumentParser().parse_args()\nprint(1)",
+        "import pickle\nclass A: pass\npickle.dumps(A())\nprint(1)",
+        "from __future__ import annotations\nimport dataclasses as d\n@d.dataclass\nclass A:\n x: int\nprint(1)",
+    ],
+)
+def test_a_program_runs_as_any_other(program: str) -> None:
+    verdict = run(program, tests=[("", "1")])
+    assert verdict.outcome == "passed", verdict
+
+
+def test_a_program_reads_many_lines_as_bytes() -> None:
+    code = "import sys\nprint(sum(int(line) for line in iter(sys.stdin.buffer.readline, b'')))"
+    assert run(code, tests=[("1\n" * 100_000, "100000")]).outcome == "passed"
+
+
+def test_a_number_that_json_makes_infinite_is_no_answer() -> None:
+    code = """
+import os, struct
+def f():
+    frame = b'{"value": 1e999}'
+    for number in range(3, 64):
+        try:
+            os.write(number, struct.pack("!I", len(frame)) + frame)
+        except OSError:
+            pass
+    return 1
+"""
+    assert run(code, asserts=["assert f() == 1"]).outcome == "exited"
+
+
+def test_a_message_can_be_printed_and_encoded() -> None:
+    verdict = run("def f(): raise ValueError('\\ud800\\x1b[2J')", calls=[Call(function="f", expected=1)])
+    assert verdict.message.encode().isascii()
+    assert verdict.message.isprintable()
+
+
+def test_code_that_is_too_long_is_the_policys_fault() -> None:
+    verdict = run("#" * (1 << 21), calls=[Call(function="f", expected=1)])
+    assert (verdict.outcome, verdict.score) == ("raised", 0.0)
+
+
 def test_without_a_test_there_is_no_score() -> None:
     with pytest.raises(ValueError, match="nothing was tested"):
         run("pass").score  # noqa: B018
@@ -104,12 +192,16 @@ def test_all_wrong_arguments_are_named() -> None:
             "pass",
             tests=[("a",)],  # type: ignore[list-item]
             calls=[Call(function="f", expected={1})],
+            asserts=["assert f( == 1"],
             files={"../a": ""},
             cpu_seconds=0,
+            memory_mib=64.0,  # type: ignore[arg-type]
         )
     assert [line.partition(":")[0] for line in str(error.value).splitlines()] == [
         "cpu_seconds",
+        "memory_mib",
         "tests[0]",
+        "asserts[0]",
         "files",
         "calls[0].expected",
     ]

@@ -28,7 +28,7 @@ _SET_DUMPABLE, _SET_NO_NEW_PRIVS, _SET_SECCOMP, _SET_PDEATHSIG = 4, 38, 22, 1
 _FILTER: Final = 2
 
 _READ_FILE, _READ_DIR, _WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
-_FILE_RIGHTS: Final = {1: 13, 2: 14, 3: 15, 5: 16}
+_FILE_RIGHTS: Final = {3: 15, 5: 16}
 """By Landlock's version: how many rights on files it knows."""
 
 SHARED_LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
@@ -36,6 +36,9 @@ DATA: Final = ("/usr/share/zoneinfo", "/etc/localtime", "/dev/urandom", "/dev/ra
 WRITABLE: Final = ("/dev/null",)
 
 OPEN_FILES: Final = 64
+LEAST_LANDLOCK: Final = 3
+"""Older ones let files be truncated."""
+_CAPABILITIES_VERSION: Final = 0x20080522
 
 
 class GuardError(OSError):
@@ -69,8 +72,8 @@ def missing() -> str | None:
         return f"Linux (this is {sys.platform})"
     if platform.machine() != syscalls.MACHINE:
         return f"a filter of system calls for {platform.machine()} (there is one for {syscalls.MACHINE})"
-    if landlock_version() < 1:
-        return "Landlock in this kernel (5.13 or newer, with landlock among its LSMs)"
+    if landlock_version() < LEAST_LANDLOCK:
+        return f"Landlock in this kernel, version {LEAST_LANDLOCK} (Linux 6.2 or newer, with landlock among its LSMs)"
     return None
 
 
@@ -81,24 +84,36 @@ def landlock_version() -> int:
 
 @cache
 def readable_folders() -> list[str]:
-    """Return the folders and files of Python and of shared libraries; no project's, which may hold answers."""
+    """Return the folders and files of Python, of installed packages and of shared libraries.
+
+    No project's folder, which may hold answers; so a checker's package should not bring its answers.
+    """
     paths = sysconfig.get_paths()
     python = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     candidates = dict.fromkeys([*python, *(os.path.join(sys.base_prefix, "lib"), *SHARED_LIBRARIES, *DATA)])
     return [path for path in candidates if os.path.exists(path)]
 
 
-def restrict(limits: Limits, *, also_readable: Iterable[str] = ()) -> None:
+def restrict(limits: Limits, *, parent: int, also_readable: Iterable[str] = ()) -> None:
     """Give up everything that the sandbox does not need, for good. Only in a process of one thread.
+
+    Args:
+        limits: Of the process.
+        parent: Id of its parent, with which it ends.
+        also_readable: Folders.
 
     Raises:
         GuardError: The kernel refused a part; nothing may be run then.
+        SystemExit: The parent has ended.
     """
     _prctl("the signal at its parent's end", _SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before that, and no signal comes
+        raise SystemExit("the parent process has ended")
     _prctl("no dumps", _SET_DUMPABLE, 0)
     _limit(limits)
     _prctl("no new privileges", _SET_NO_NEW_PRIVS, 1)
     _restrict_files(also_readable)
+    _drop_capabilities()
     _restrict_calls()
 
 
@@ -137,6 +152,11 @@ def _restrict_files(also_readable: Iterable[str]) -> None:
     if _libc.syscall(_RESTRICT_SELF, ruleset, 0):
         raise _refused("Landlock")
     os.close(ruleset)
+
+
+def _drop_capabilities() -> None:
+    if _libc.capset(struct.pack("=Ii", _CAPABILITIES_VERSION, 0), bytes(24)):
+        raise _refused("an end of capabilities")
 
 
 def _restrict_calls() -> None:

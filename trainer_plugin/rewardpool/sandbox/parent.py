@@ -48,21 +48,23 @@ class Zygote:
         if (lacks := missing()) is not None:
             raise SandboxUnavailableError(f"this machine lacks {lacks}")
         self._lock = threading.Lock()
-        self.owner = os.getpid()
-        self._sock, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", BOOT, str(theirs.fileno()), *_import_folders()],
-                env=ENVIRONMENT,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+        try:
+            self._sock, theirs = socket.socketpair()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-c", BOOT, str(theirs.fileno()), *_import_folders()],
+                    env=ENVIRONMENT,
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise SandboxError(f"the sandbox's parent process cannot be started: {error}") from error
         try:
             problem = self._asked({"preload": list(preload)}, seconds=START_SECONDS, marker=b"")["problem"]
-        except SandboxError:
+        except BaseException:
             self.close()
             raise
         if problem is not None:
@@ -76,12 +78,12 @@ class Zygote:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be asked, by this process."""
-        return self._sock.fileno() >= 0 and self.owner == os.getpid()
+        """Whether it lives and can be asked."""
+        return self._sock.fileno() >= 0 and self._process.poll() is None
 
-    def fork(self, talk: socket.socket, output: int) -> int:
-        """Return the id of a new process, which has a socket to talk by and a descriptor for its output."""
-        return int(self._asked({"fork": True}, descriptors=[talk.fileno(), output])["pid"])
+    def fork(self, talk: socket.socket, output: int, errors: int) -> int:
+        """Return the id of a new process, which has a socket to talk by, and its standard output and error."""
+        return int(self._asked({"fork": True}, descriptors=[talk.fileno(), output, errors])["pid"])
 
     def reap(self, pid: int) -> Mapping[str, Any]:
         """Return `status` (an exit code, or minus a signal's number) and `cpu_seconds` of a process that was killed."""
@@ -91,12 +93,16 @@ class Zygote:
     def close(self) -> None:
         """End it, and by that its children."""
         self._sock.close()
-        if self.owner == os.getpid():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)
-                return
-            self._process.kill()
-            self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+            return
+        self._process.kill()
+        self._process.wait()
+
+    def forget(self) -> None:
+        """Let go of it in a forked process, whose parent goes on with it."""
+        self._sock.close()
+        self._process.returncode = 0  # else Popen warns that it still runs
 
     def _asked(
         self,
@@ -112,11 +118,16 @@ class Zygote:
                 if marker:
                     socket.send_fds(self._sock, [marker], list(descriptors))
                 self._sock.sendall(packed(request))
-                return self._received()
+                answer = self._received()
             except (OSError, EOFError) as error:
-                # What it answers later would be taken for the next request's answer.
                 self._sock.close()
                 raise SandboxError(f"the sandbox's parent process did not answer: {error}") from error
+            except BaseException:  # an interrupt: what is answered later would be taken for the next request's answer
+                self._sock.close()
+                raise
+        if "error" in answer:
+            raise SandboxError(f"the sandbox's parent process: {answer['error']}")
+        return answer
 
     def _received(self) -> Any:
         (length,) = HEAD.unpack(self._exactly(HEAD.size))
@@ -161,5 +172,12 @@ class _Zygotes:
             while self._by_preload:
                 self._by_preload.popitem()[1].close()
 
+    def forget(self) -> None:
+        """Let go of all in a forked process; another thread may have held the lock at that moment."""
+        self._lock = threading.Lock()
+        while self._by_preload:
+            self._by_preload.popitem()[1].forget()
+
 
 zygotes: Final = _Zygotes()
+os.register_at_fork(after_in_child=zygotes.forget)

@@ -1,14 +1,15 @@
 """One process of the sandbox, as its supervisor sees it: questions, answers, and what it may use meanwhile.
 
-A program is ended for what it used: processor time, read from the process's own clock, and time in which it was ready
-to do nothing. Elapsed time alone proves nothing on a busy machine, so it ends with `SandboxError`, which is nobody's
-verdict.
+A program is ended for what it used: processor time, by the process's own clock, and time in which it slept though it
+could have run. Elapsed time alone proves nothing on a busy machine: it ends with `SandboxError`, which is no verdict.
 """
 
 import contextlib
 import json
+import math
 import os
 import random
+import secrets
 import select
 import signal
 import socket
@@ -23,13 +24,16 @@ from rewardpool.sandbox.frames import HEAD, packed
 from rewardpool.sandbox.parent import Zygote
 from rewardpool.sandbox.verdict import Outcome
 
-POLL_SECONDS: Final = 0.02
+SAMPLE_SECONDS: Final = (0.01, 0.03)
+"""Between two looks at what a process uses; random, so that no code can be asleep in between alone."""
 STARVED_SECONDS: Final = 60.0
 """Beyond 20 times its processor seconds; whoever did not get them by then is starved."""
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-"""Of one value that a program returns."""
+"""Of all that a program returns."""
 END_SECONDS: Final = 1.0
-"""For the kernel to end a process that closed its socket."""
+"""For a process that closed its socket to begin to end."""
+_EXITING: Final = 0x4
+"""Flag of a process that the kernel is ending, PF_EXITING of linux/sched.h."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,25 @@ class Ended(Exception):  # noqa: N818  # an outcome; whether it is an error is t
         self.exit_code = exit_code
 
 
+class _Stream:
+    """The end of a pipe that a process writes to."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.written = bytearray()
+
+    def read(self, *, most: int) -> bool:
+        """Read what is there, up to so many bytes; return False at the pipe's end."""
+        with contextlib.suppress(BlockingIOError):
+            while len(self.written) <= most:
+                part = os.read(self.descriptor, 1 << 16)
+                self.written += part
+                if not part:
+                    return False
+        return True
+
+
 class Process:
     """A process that was forked for one program."""
 
@@ -78,27 +101,36 @@ class Process:
         self._zygote = zygote
         self._allowance = allowance
         self._incoming = bytearray()
-        self._written = bytearray()
+        self._answered_bytes = 0
         self._idle_seconds = 0.0
-        self._reaped: Mapping[str, Any] | None = None
-        self._sock, theirs = socket.socketpair()
-        self._output, write_end = os.pipe()
-        try:
-            self.pid = zygote.fork(theirs, write_end)
-        except SandboxError:
-            self._close_files()
-            raise
-        finally:
-            theirs.close()
-            os.close(write_end)
-        self._clock = (~self.pid << 3) | 2  # CPUCLOCK_SCHED of that process, as clock_getcpuclockid makes it
-        os.set_blocking(self._output, False)
-        self._sock.setblocking(False)
         self._cpu_before = 0.0
+        self._reaped: Mapping[str, Any] | None = None
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as theirs:
+            try:
+                self._sock, talk = socket.socketpair()
+                undo.enter_context(self._sock)
+                theirs.enter_context(talk)
+                ends = [os.pipe() for _ in range(2)]
+            except OSError as error:
+                raise SandboxError(f"a process of the sandbox cannot be made: {error}") from error
+            for ours, other in ends:
+                undo.callback(os.close, ours)
+                theirs.callback(os.close, other)
+            self._output, self._errors = (_Stream(ours) for ours, _ in ends)
+            self.pid = zygote.fork(talk, *(other for _, other in ends))
+            try:
+                # An id may be another process's once the zygote has died; this is not.
+                self._handle = os.pidfd_open(self.pid)
+            except OSError as error:
+                raise SandboxError(f"a process of the sandbox is gone: {error}") from error
+            undo.callback(os.close, self._handle)
+            self._files = undo.pop_all()
+        self._clock = (~self.pid << 3) | 2  # CPUCLOCK_SCHED of that process, as clock_getcpuclockid makes it
+        self._sock.setblocking(False)
         setup = {
             "stdin": stdin,
             "folder": folder,
-            "seed": random.getrandbits(32),
+            "seed": secrets.randbits(32),
             "cpu_seconds": allowance.cpu_seconds,
             "memory_bytes": allowance.memory_bytes,
         }
@@ -107,7 +139,7 @@ class Process:
         except Ended as ended:
             self.close()
             raise SandboxError(
-                f"a process of the sandbox ended before it began: {ended.message}: {self.written.strip()[-500:]}"
+                f"a process of the sandbox ended before it began: {ended.message}: {self.stderr.strip()[-500:]}"
             ) from ended
         except BaseException:
             self.close()
@@ -117,10 +149,10 @@ class Process:
         answer = self._answer_to(setup)
         if answer != {"ready": True}:
             raise SandboxUnavailableError(str(answer.get("refused", answer)))
-        self._cpu_before = self._cpu()
+        self._cpu_before, self._idle_seconds = self._cpu(), 0.0
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Return the answer to a question: `value`, `raised` or, of an assertion's process, `call`.
+        """Return the answer to a question: `value`, `raised`, `exited` or, of an assertion's process, `call`.
 
         Raises:
             Ended: The process gives none.
@@ -129,84 +161,97 @@ class Process:
         return self._answer_to({"do": do, "arguments": arguments})
 
     def answer(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Send what a `call` came to, and return the next answer; raises as `ask`."""
+        """Send what a `call` returned, and return the next answer; raises as `ask`."""
         return self._answer_to(value)
 
     @property
-    def written(self) -> str:
-        """What it wrote to standard output and error so far."""
-        return self._written[: self._allowance.output_bytes].decode(errors="replace")
+    def stdout(self) -> str:
+        """What it wrote to standard output so far."""
+        return self._output.written[: self._allowance.output_bytes].decode(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        """What it wrote to standard error so far."""
+        return self._errors.written[: self._allowance.output_bytes].decode(errors="replace")
 
     def close(self) -> float:
         """Kill it; return the processor seconds that it used."""
-        try:
+        with self._files:
             self._kill()
+            cpu_seconds = 0.0
             with contextlib.suppress(SandboxError):  # the zygote died, and with it its children
-                return float(self._reap()["cpu_seconds"])
-            return 0.0
-        finally:
-            self._drain()
-            self._close_files()
+                cpu_seconds = float(self._reap()["cpu_seconds"])
+            for stream in (self._output, self._errors):
+                stream.read(most=self._allowance.output_bytes)
+            return cpu_seconds
 
     def _answer_to(self, question: Mapping[str, Any]) -> dict[str, Any]:
         outgoing = memoryview(packed(question))
         poll = select.poll()
-        poll.register(self._output, select.POLLIN)
-        began = before = time.monotonic()
-        idle_before = False
+        for stream in (self._output, self._errors):
+            poll.register(stream.descriptor, select.POLLIN)
+        began = sampled = time.monotonic()
+        pause = _pause()
         while True:
             poll.register(self._sock, select.POLLIN | (select.POLLOUT if outgoing else 0))
-            events = dict(poll.poll(POLL_SECONDS * 1000))
-            if events.get(self._output, 0):
-                self._read_output(poll)
-            if events.get(self._sock.fileno(), 0) & select.POLLOUT:
+            events = dict(poll.poll(pause * 1000))
+            for stream in (self._output, self._errors):
+                if events.get(stream.descriptor) and not self._read(stream):
+                    poll.unregister(stream.descriptor)
+            event = events.get(self._sock.fileno(), 0)
+            if event & select.POLLOUT:
                 with contextlib.suppress(BlockingIOError, BrokenPipeError):
                     outgoing = outgoing[self._sock.send(outgoing) :]
-            if events.get(self._sock.fileno(), 0) & (select.POLLIN | select.POLLHUP | select.POLLERR):
-                self._receive()
-                if (answer := self._answer()) is not None:
-                    return answer
-            now = time.monotonic()
-            idle = self._is_idle()
-            if idle and idle_before:
-                self._idle_seconds += now - before
-            idle_before, before = idle, now
-            self._judge(now - began)
+            if event & (select.POLLIN | select.POLLHUP | select.POLLERR) and (answer := self._received()) is not None:
+                return answer
+            elapsed = time.monotonic() - sampled
+            if elapsed >= pause:
+                self._sample(elapsed, since=began)
+                sampled, pause = sampled + elapsed, _pause()
 
-    def _judge(self, elapsed: float) -> None:
-        """Raise where it used more than it may."""
+    def _sample(self, elapsed: float, *, since: float) -> None:
+        """Look at what it does, and raise where it used more than it may."""
         allowance = self._allowance
-        if self._cpu() - self._cpu_before > allowance.cpu_seconds:
+        state = self._stat()[0]
+        if state in ("S", "D", "T", "t"):
+            # This process may itself have been stopped, or kept from running, since the last look.
+            self._idle_seconds += min(elapsed, 2 * SAMPLE_SECONDS[1])
+        elif state in ("Z", "X", "") and self._received() is None:
+            self._ended_itself()
+        used = self._cpu() - self._cpu_before
+        if used > allowance.cpu_seconds:
             self._end("cpu_exceeded", f"used its {allowance.cpu_seconds:g} s of processor time")
         if self._idle_seconds > allowance.idle_seconds:
-            self._end("idle_exceeded", f"did nothing for {allowance.idle_seconds:g} s")
-        if elapsed > STARVED_SECONDS + 20 * allowance.cpu_seconds + allowance.idle_seconds:
+            self._end("idle_exceeded", f"slept for {allowance.idle_seconds:g} s")
+        whole = time.monotonic() - since
+        if whole > STARVED_SECONDS + 20 * allowance.cpu_seconds + allowance.idle_seconds:
+            if state != "R" and used + self._waited() < whole / 2:
+                self._end("idle_exceeded", f"neither ran nor waited for a processor for most of {whole:.0f} s")
             self._kill()
             raise SandboxError(
-                f"starved: the machine gave it {self._cpu() - self._cpu_before:.1f} of {allowance.cpu_seconds:g} s of"
-                f" processor time within {elapsed:.0f} s"
+                f"starved: the machine gave it {used:.1f} of {allowance.cpu_seconds:g} s of processor time"
+                f" within {whole:.0f} s"
             )
 
-    def _receive(self) -> None:
+    def _received(self) -> dict[str, Any] | None:
+        """Read what has arrived; return an answer that is whole."""
         try:
             part = self._sock.recv(1 << 18)
         except BlockingIOError:
-            return
+            return None
         except ConnectionResetError:
             part = b""
         if not part:
             self._ended_itself()
         self._incoming += part
-
-    def _answer(self) -> dict[str, Any] | None:
-        """Return an answer that has arrived whole, and nothing after it."""
         if len(self._incoming) < HEAD.size:
             return None
         (length,) = HEAD.unpack_from(self._incoming)
-        if length > MAX_ANSWER_BYTES:
-            self._end("output_exceeded", f"returned {length} bytes; at most {MAX_ANSWER_BYTES} are read")
+        if self._answered_bytes + length > MAX_ANSWER_BYTES:
+            self._end("output_exceeded", f"returned more than {MAX_ANSWER_BYTES >> 10} KiB")
         if len(self._incoming) < HEAD.size + length:
             return None
+        self._answered_bytes += length
         text = bytes(self._incoming[HEAD.size : HEAD.size + length])
         del self._incoming[: HEAD.size + length]
         return self._read_answer(text)
@@ -214,57 +259,49 @@ class Process:
     def _read_answer(self, text: bytes) -> dict[str, Any]:
         answer: Any = None
         with contextlib.suppress(ValueError, RecursionError):
-            answer = json.loads(text, parse_constant=_refuse_constant)
+            answer = json.loads(text, parse_constant=_refused_constant, parse_float=_finite)
+            packed(answer)  # it may be sent on
         if not isinstance(answer, dict):
             self._end("exited", "wrote to the sandbox's own descriptors")
         checked: dict[str, Any] = answer
         return checked
 
-    def _read_output(self, poll: select.poll) -> None:
-        try:
-            part = os.read(self._output, 1 << 16)
-        except BlockingIOError:
-            return
-        if not part:
-            poll.unregister(self._output)
-        self._written += part
-        if len(self._written) > self._allowance.output_bytes:
+    def _read(self, stream: _Stream) -> bool:
+        is_open = stream.read(most=self._allowance.output_bytes)
+        if len(self._output.written) + len(self._errors.written) > self._allowance.output_bytes:
             self._end("output_exceeded", f"wrote more than {self._allowance.output_bytes >> 10} KiB")
-
-    def _drain(self) -> None:
-        """Read what is left in the pipe."""
-        with contextlib.suppress(BlockingIOError):
-            while part := os.read(self._output, 1 << 16):
-                self._written += part
-                if len(self._written) > self._allowance.output_bytes:
-                    return
+        return is_open
 
     def _ended_itself(self) -> NoReturn:
         """Learn how a process ended that closed its socket, and raise."""
         deadline = time.monotonic() + END_SECONDS
-        while self._state() not in ("Z", "") and time.monotonic() < deadline:
+        while True:
+            state, flags = self._stat()
+            if state in ("Z", "X", "") or (time.monotonic() > deadline and not flags & _EXITING):
+                break
             time.sleep(0.001)
-        if self._state() != "Z":
+        if not state or not self._zygote.usable:
+            raise SandboxError("the sandbox's parent process ended, and its children with it")
+        if state not in ("Z", "X"):
             self._end("exited", "closed the sandbox's own descriptors")
-        status = int(self._reap()["status"])
+        ended = self._reap()
+        status = int(ended["status"])
         if status >= 0:
             raise Ended("exited", f"ended by itself with exit code {status}", status)
-        name = signal.Signals(-status).name
-        if -status == signal.SIGXCPU:
+        # The hard limit's signal is SIGKILL, for code that ignores the first.
+        if -status == signal.SIGXCPU or ended["cpu_seconds"] > self._allowance.cpu_seconds + self._cpu_before:
             raise Ended("cpu_exceeded", f"used its {self._allowance.cpu_seconds:g} s of processor time")
         if -status == signal.SIGKILL:  # it cannot send that to itself
             raise SandboxError("killed from outside, as the kernel does where a container is out of memory")
-        raise Ended("crashed", f"ended by {name}")
+        raise Ended("crashed", f"ended by {_name_of(-status)}")
 
     def _end(self, outcome: Outcome, message: str) -> NoReturn:
         self._kill()
         raise Ended(outcome, message)
 
     def _kill(self) -> None:
-        # A process that is not reaped keeps its id.
-        if self._reaped is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def _reap(self) -> Mapping[str, Any]:
         if self._reaped is None:
@@ -277,21 +314,40 @@ class Process:
         except OSError:  # it has ended
             return 0.0
 
-    def _is_idle(self) -> bool:
-        return self._state() in ("S", "D", "T", "t")
+    def _waited(self) -> float:
+        """Return the seconds that it waited for a processor."""
+        try:
+            return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+        except (OSError, IndexError):
+            return 0.0
 
-    def _state(self) -> str:
-        """Return the state's letter, as /proc has it; empty where there is no such process."""
+    def _stat(self) -> tuple[str, int]:
+        """Return the state's letter and the flags, as /proc has them; no letter where there is no such process."""
         try:
             text = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:
-            return ""
-        return text.rpartition(")")[2].split()[0]
-
-    def _close_files(self) -> None:
-        self._sock.close()
-        os.close(self._output)
+            return "", 0
+        fields = text.rpartition(")")[2].split()
+        return fields[0], int(fields[6])
 
 
-def _refuse_constant(name: str) -> float:
+def _pause() -> float:
+    return random.uniform(*SAMPLE_SECONDS)  # noqa: S311  # the process sees neither the number nor its stream
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+def _refused_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON's")

@@ -4,14 +4,17 @@ Everything that runs here after `restrict` may be hostile, and can write anythin
 question at a time, and never an expected value.
 """
 
+import atexit
 import builtins
 import contextlib
 import io
+import math
 import os
 import random
 import signal
 import sys
 import traceback
+import types
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,17 +25,16 @@ FILE: Final = "<response>"
 """Name of the code in its tracebacks."""
 MAX_TEXT: Final = 2_000
 """Characters of a message."""
-_BUILTIN_NAMES: Final = frozenset(dir(builtins))
 
 
-def serve(talk: int) -> None:
+def serve(talk: int, *, parent: int) -> None:
     """Read the set-up, give up what is not needed, and answer questions until the supervisor closes the socket."""
     setup = receive(talk)
     folder = setup["folder"]
     try:
         _take_input(setup["stdin"])
         os.chdir(folder or "/")
-        restrict(Limits.read(setup), also_readable=[folder] if folder else [])
+        restrict(Limits.read(setup), parent=parent, also_readable=[folder] if folder else [])
     except Exception as error:
         send(talk, {"refused": f"{type(error).__name__}: {error}"})
         return
@@ -89,35 +91,51 @@ class _Program:
         self._names: dict[str, Any] = {}
         self._ask = ask
 
-    def load(self, code: str, name: str) -> list[str]:
-        """Run the code as a module of this name; return the names of the functions that it defines."""
-        self._names = {"__name__": name, "__builtins__": builtins}
-        exec(compile(code, FILE, "exec"), self._names)  # noqa: S102  # what the sandbox is for
-        return [
-            name
-            for name, value in self._names.items()
-            if type(name) is str and callable(value) and not name.startswith("__") and name not in _BUILTIN_NAMES
-        ]
+    def _module(self, name: str) -> dict[str, Any]:
+        """Return the names of a new module, which `sys.modules` has as any other."""
+        module = sys.modules[name] = types.ModuleType(name)
+        self._names = vars(module)
+        self._names["__builtins__"] = builtins
+        return self._names
+
+    def load(self, code: str) -> None:
+        """Run the code as a module."""
+        exec(compile(code, FILE, "exec"), self._module("response"))  # noqa: S102  # what the sandbox is for
+
+    def run(self, code: str) -> None:
+        """Run the code as a program, to its very end."""
+        try:
+            exec(compile(code, FILE, "exec"), self._module("__main__"))  # noqa: S102  # as above
+        finally:
+            atexit._run_exitfuncs()
+            self._names.clear()  # files that it left open are written
 
     def call(self, function: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return what a function of the code returns; its name may be an expression, such as `Solution().add`."""
         return eval(function, self._names)(*args, **kwargs)  # noqa: S307  # as the code itself
 
+    def call_tagged(self, function: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Do the same for an assertion, whose values keep Python's types."""
+        return tagged(self._names[function](*untagged(args), **untagged(kwargs)))
+
     def check(self, assertion: str, functions: list[str]) -> bool:
         """Run an assertion, for which the functions of another process are called by way of the supervisor."""
         if not self._names:
-            self._names = {"__name__": "assertions", "__builtins__": builtins}
-            self._names |= {name: self._elsewhere(name) for name in functions}
+            self._module("assertions").update({name: self._elsewhere(name) for name in functions})
         exec(compile(assertion, "<assertion>", "exec"), self._names)  # noqa: S102  # of the reward function's author
         return True
 
     def _elsewhere(self, function: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            answer = self._ask({"call": function, "args": args, "kwargs": kwargs})
+            answer = self._ask({"call": function, "args": tagged(list(args)), "kwargs": tagged(kwargs)})
             if "value" in answer:
-                return answer["value"]
+                return untagged(answer["value"])
             kind = getattr(builtins, str(answer["raised"]), None)
-            if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            # StopIteration would end the loop that calls, as if there were nothing to compare.
+            if not (isinstance(kind, type) and issubclass(kind, Exception)) or kind in (
+                StopIteration,
+                StopAsyncIteration,
+            ):
                 kind = RuntimeError
             try:
                 error = kind(answer["text"])
@@ -128,6 +146,47 @@ class _Program:
         return call
 
 
+def tagged(value: Any) -> Any:
+    """Return a value as JSON that names the types which JSON does not have.
+
+    Raises:
+        TypeError: It is, or has in it, an object of another type.
+    """
+    kind = type(value)
+    if value is None or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
+        return value
+    if kind in (list, tuple, set, frozenset):
+        return {kind.__name__: [tagged(one) for one in value]}
+    if kind is dict:
+        return {"dict": [[tagged(key), tagged(one)] for key, one in value.items()]}
+    if kind is float:
+        return {"float": repr(value)}
+    if kind is bytes:
+        return {"bytes": value.hex()}
+    if kind is complex:
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, bool | int | float | str | list | tuple | dict | set):  # as equality has it
+        return tagged(next(base for base in kind.__mro__ if base in _PLAIN)(value))
+    raise TypeError(f"an assertion cannot be given a {kind.__name__}")
+
+
+_PLAIN: Final[tuple[type[Any], ...]] = (bool, int, float, str, list, tuple, dict, set)
+
+
+def untagged(value: Any) -> Any:
+    """Return what `tagged` was given."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "dict":
+        return {untagged(key): untagged(one) for key, one in inner}
+    if kind in ("list", "tuple", "set", "frozenset"):
+        return getattr(builtins, kind)(untagged(one) for one in inner)
+    if kind == "float":
+        return float(inner)
+    return bytes.fromhex(inner) if kind == "bytes" else complex(*inner)
+
+
 def _take_input(text: str) -> None:
     """Make a text the standard input, also for what reads descriptor 0; a pipe would have to be fed."""
     descriptor = os.memfd_create("stdin")
@@ -136,7 +195,9 @@ def _take_input(text: str) -> None:
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.dup2(descriptor, 0)
     os.close(descriptor)
-    sys.stdin = io.TextIOWrapper(io.FileIO(0, "rb", closefd=False), encoding="utf-8", errors="replace")
+    read = io.BufferedReader(io.FileIO(0, "rb", closefd=False))
+    sys.stdin = io.TextIOWrapper(read, encoding="utf-8", errors="replace")
+    sys.argv = ["main.py"]
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = io.FileIO(number, "wb", closefd=False)
         wrapped = io.TextIOWrapper(io.BufferedWriter(stream), encoding="utf-8", errors="backslashreplace")
@@ -150,16 +211,17 @@ def _seed_random_numbers(seed: int) -> None:
         numpy.random.seed(seed % 2**32)
 
 
-def become(talk: int, output: int) -> None:
+def become(talk: int, output: int, errors: int, *, parent: int) -> None:
     """Be such a process, in a fresh fork, and end."""
     status = 1
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.dup2(output, 1)
-        os.dup2(output, 2)
-        os.close(output)
-        serve(talk)
+        os.dup2(errors, 2)
+        os.closerange(3, talk)  # what a preloaded module has open
+        os.closerange(talk + 1, 1 << 20)
+        serve(talk, parent=parent)
         status = 0
     except BaseException:  # the sandbox's own fault: before code is loaded, or after the supervisor has gone
         traceback.print_exc()

@@ -1,6 +1,6 @@
 """Run code that a policy wrote, and compare what it does with what was expected, outside of its reach.
 
-    verdict = run(code, calls=[Call("add", args=[2, 3], expected=5)])
+    verdict = run(code, calls=[Call(function="add", args=[2, 3], expected=5)])
     score = verdict.score
 
 The expected values never enter the process that runs the code, so that no code can find, patch or imitate them:
@@ -8,6 +8,8 @@ values come out as JSON and are compared here, and assertions run in a second pr
 calls to the first.
 """
 
+import ast
+import builtins
 import contextlib
 import json
 import math
@@ -22,6 +24,7 @@ from rewardpool.sandbox.process import Allowance, Ended, Process
 from rewardpool.sandbox.verdict import Outcome, Verdict
 
 MAX_CODE_BYTES: Final = 1024 * 1024
+MAX_NUMBER: Final = 1_000_000
 MAX_MESSAGE: Final = 500
 """Characters."""
 
@@ -52,6 +55,7 @@ def run(
     tests: Sequence[tuple[str, str]] = (),
     calls: Sequence[Call] = (),
     asserts: Sequence[str] = (),
+    functions: Sequence[str] = (),
     files: Mapping[str, str] | None = None,
     cpu_seconds: float = 2.0,
     idle_seconds: float = 2.0,
@@ -67,10 +71,13 @@ def run(
 
     Args:
         code: A module, or a program.
-        stdin: Standard input of a program that has no `tests`, and of modules.
+        stdin: Standard input, where there are no `tests`.
         tests: Standard input of a program, and its standard output; trailing white space of lines does not count.
         calls: Of functions of a module.
-        asserts: Statements of Python about functions of a module, such as `assert add(2, 3) == 5`.
+        asserts: Statements of Python about functions of a module, such as `assert add(2, 3) == 5`. Arguments and
+            results are copies, of Python's plain types.
+        functions: Names of those functions; by default every name that the assertions use, that no one of them
+            defines and that is not a builtin function's.
         files: Texts by name, which the code may read in its working folder.
         cpu_seconds: Processor time; on a busy machine it takes longer, and is no less.
         idle_seconds: In which the code could have run, and waited instead.
@@ -83,13 +90,16 @@ def run(
         SandboxError: The machine's fault: starved, out of memory, a process killed from outside. Try again.
         SandboxUnavailableError: This machine cannot make a sandbox; the message says what it lacks.
     """
-    expected = _checked(code, tests, calls, asserts, files or {}, cpu_seconds, idle_seconds, memory_mib, output_kib)
+    expected = _checked(tests, calls, asserts, files or {}, cpu_seconds, idle_seconds, memory_mib, output_kib)
+    called = list(functions) or _functions_of(asserts)
     allowance = Allowance(
         cpu_seconds=cpu_seconds,
         idle_seconds=idle_seconds,
         memory_bytes=memory_mib << 20,
         output_bytes=output_kib << 10,
     )
+    if len(code.encode(errors="surrogatepass")) > MAX_CODE_BYTES:
+        return _too_long(len(tests) + len(calls) + len(asserts))
     with _folder(files or {}) as folder:
         work = _Run(code, allowance, folder=folder, preload=preload)
         for given, output in tests:
@@ -97,10 +107,15 @@ def run(
         if calls:
             work.calls(calls, expected, stdin)
         if asserts:
-            work.asserts(asserts, stdin)
+            work.asserts(asserts, called, stdin)
         if not (tests or calls or asserts):
             work.program(stdin)
     return work.verdict(len(tests) + len(calls) + len(asserts))
+
+
+def _too_long(total: int) -> Verdict:
+    message = f"the code has more than {MAX_CODE_BYTES} bytes"
+    return Verdict(outcome="raised", passed=0, total=total, message=message)
 
 
 class _Run:
@@ -116,6 +131,7 @@ class _Run:
         self._message = ""
         self._values: list[Any] = []
         self._written: list[str] = []
+        self._errors: list[str] = []
         self._cpu_seconds = 0.0
 
     def verdict(self, total: int) -> Verdict:
@@ -125,8 +141,9 @@ class _Run:
             total=total,
             values=self._values,
             stdout="".join(self._written),
+            stderr="".join(self._errors),
             cpu_seconds=self._cpu_seconds,
-            message=self._message,
+            message=_shown(self._message),
         )
 
     def program(self, stdin: str) -> str | None:
@@ -134,7 +151,7 @@ class _Run:
         try:
             with self._process(stdin) as process:
                 try:
-                    answer = process.ask("load", code=self._code, name="__main__")
+                    answer = process.ask("run", code=self._code)
                 except Ended as ended:
                     if ended.exit_code != 0:
                         raise
@@ -157,7 +174,7 @@ class _Run:
     def calls(self, calls: Sequence[Call], expected: Sequence[Any], stdin: str) -> None:
         try:
             with self._process(stdin) as process:
-                self._loaded(process.ask("load", code=self._code, name="response"))
+                self._loaded(process.ask("load", code=self._code))
                 for call, wanted in zip(calls, expected, strict=True):
                     answer = process.ask("call", function=call.function, args=call.args, kwargs=call.kwargs)
                     self._values.append(answer.get("value"))
@@ -172,17 +189,21 @@ class _Run:
         elif same(answer["value"], wanted, call.tolerance):
             self._passed += 1
         else:
-            self._failed("failed", f"{call.function} returned {answer['value']!r:.{MAX_MESSAGE}} and not {wanted!r}")
+            self._failed(
+                "failed",
+                f"{call.function} returned {answer['value']!r:.{MAX_MESSAGE}} and not {wanted!r:.{MAX_MESSAGE}}",
+            )
 
-    def asserts(self, asserts: Sequence[str], stdin: str) -> None:
+    def asserts(self, asserts: Sequence[str], functions: Sequence[str], stdin: str) -> None:
         try:
             with self._process(stdin) as code, self._process("") as assertions:
-                answer = self._loaded(code.ask("load", code=self._code, name="response"))
-                functions = [name for name in _list(answer.get("value")) if isinstance(name, str)]
+                self._loaded(code.ask("load", code=self._code))
                 for assertion in asserts:
                     answer = assertions.ask("check", assertion=assertion, functions=functions)
                     while "call" in answer:
-                        reply = code.ask("call", function=answer["call"], args=answer["args"], kwargs=answer["kwargs"])
+                        reply = code.ask(
+                            "call_tagged", function=answer["call"], args=answer["args"], kwargs=answer["kwargs"]
+                        )
                         answer = assertions.answer(_relayed(reply))
                     if answer.get("value") is True:
                         self._passed += 1
@@ -202,7 +223,8 @@ class _Run:
             yield process
         finally:
             self._cpu_seconds += process.close()
-            self._written.append(process.written)
+            self._written.append(process.stdout)
+            self._errors.append(process.stderr)
 
     def _loaded(self, answer: dict[str, Any], *, may_exit: bool = False) -> dict[str, Any]:
         """Return the answer to `load` where it ran to its end; raise Ended where it did not."""
@@ -263,8 +285,40 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().split("\n")]
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _shown(text: str) -> str:
+    """Return a text that can be printed and encoded, whatever code made it of."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _functions_of(asserts: Sequence[str]) -> list[str]:
+    """Return the names that assertions use and neither they nor Python define: those of the code's functions.
+
+    Which names are the code's is decided here, where the code cannot add `abs` to them.
+
+    Raises:
+        ValueError: There are none, and no assertion would be about the code.
+    """
+    nodes = [node for assertion in asserts for node in ast.walk(ast.parse(assertion))]
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    own |= {
+        node.name
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name
+    }
+    own |= {
+        (name.asname or name.name).partition(".")[0]
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+    }
+    found = sorted(used - own - {*dir(builtins)})
+    if asserts and not found:
+        raise ValueError(
+            "asserts: they call no function of the code; name it in functions if Python has one of its name"
+        )
+    return found
 
 
 @contextlib.contextmanager
@@ -279,7 +333,6 @@ def _folder(files: Mapping[str, str]) -> Iterator[str | None]:
 
 
 def _checked(
-    code: str,
     tests: Sequence[tuple[str, str]],
     calls: Sequence[Call],
     asserts: Sequence[str],
@@ -288,26 +341,43 @@ def _checked(
 ) -> list[Any]:
     """Return what the calls are expected to return, as JSON has it; raise ValueError with all that is wrong."""
     problems = []
-    if not isinstance(code, str) or len(code.encode(errors="surrogatepass")) > MAX_CODE_BYTES:
-        problems.append(f"code: must be a text of at most {MAX_CODE_BYTES} bytes")
     names = ("cpu_seconds", "idle_seconds", "memory_mib", "output_kib")
     problems += [
         f"{name}: must be a positive number, not {number!r}"
         for name, number in zip(names, numbers, strict=True)
-        if not (isinstance(number, int | float) and math.isfinite(number) and number > 0)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= MAX_NUMBER
+    ]
+    problems += [
+        f"{name}: must be a whole number, not {number!r}"
+        for name, number in zip(names[2:], numbers[2:], strict=True)
+        if not isinstance(number, int)
     ]
     for index, test in enumerate(tests):
         if not (isinstance(test, tuple | list) and len(test) == 2 and all(isinstance(text, str) for text in test)):
             problems.append(f"tests[{index}]: must be a pair of texts: standard input, and the output to expect")
-    problems += [f"asserts[{index}]: must be a text" for index, one in enumerate(asserts) if not isinstance(one, str)]
     problems += [
-        f"files: {name!r} must be a name without a folder" for name in files if Path(name).name != name or name == ".."
+        f"asserts[{index}]: {problem}" for index, one in enumerate(asserts) if (problem := _not_python(one, "exec"))
+    ]
+    problems += [
+        f"files: {name!r} must be a name without a folder, and its value a text"
+        for name, text in files.items()
+        if not name or Path(name).name != name or name == ".." or "\0" in name or not isinstance(text, str)
     ]
     expected = []
     for index, call in enumerate(calls):
+        if problem := _not_python(call.function, "eval"):
+            problems.append(f"calls[{index}].function: {problem}")
+        if not isinstance(call.kwargs, Mapping) or isinstance(call.args, str):
+            problems.append(f"calls[{index}]: args must be a list, and kwargs a mapping")
+        if isinstance(call.tolerance, bool) or not isinstance(call.tolerance, int | float) or not call.tolerance >= 0:
+            problems.append(f"calls[{index}].tolerance: must be a number of at least 0, not {call.tolerance!r}")
         for part in ("args", "kwargs", "expected"):
             try:
-                as_json = json.loads(json.dumps(getattr(call, part), allow_nan=False))
+                as_json = json.loads(
+                    json.dumps(
+                        given if (given := getattr(call, part)) is not call.kwargs else dict(given), allow_nan=False
+                    )
+                )
             except (TypeError, ValueError, RecursionError) as error:
                 problems.append(f"calls[{index}].{part}: JSON cannot represent it: {error}")
                 as_json = None
@@ -316,3 +386,14 @@ def _checked(
     if problems:
         raise ValueError("\n".join(problems))
     return expected
+
+
+def _not_python(text: object, mode: str) -> str:
+    """Return why a text is no Python; empty where it is."""
+    if not isinstance(text, str):
+        return f"must be a text, not {text!r:.50}"
+    try:
+        compile(text, "<text>", mode)
+    except (SyntaxError, ValueError) as error:
+        return f"{text!r:.100} is no Python: {error}"
+    return ""

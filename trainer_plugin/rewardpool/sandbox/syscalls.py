@@ -17,7 +17,7 @@ from typing import Final
 MACHINE: Final = "x86_64"
 
 ALLOWED: Final = {
-    "read": 0, "write": 1, "open": 2, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "poll": 7, "lseek": 8,
+    "read": 0, "write": 1, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "poll": 7, "lseek": 8,
     "mmap": 9, "mprotect": 10, "munmap": 11, "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15,
     "pread64": 17, "pwrite64": 18, "readv": 19, "writev": 20, "access": 21, "select": 23, "sched_yield": 24,
     "mremap": 25, "madvise": 28, "dup": 32, "dup2": 33, "pause": 34, "nanosleep": 35, "getitimer": 36, "alarm": 37,
@@ -25,21 +25,21 @@ ALLOWED: Final = {
     "getrlimit": 97, "getrusage": 98, "sysinfo": 99, "times": 100, "getuid": 102, "getgid": 104, "geteuid": 107,
     "getegid": 108, "getppid": 110, "getpgrp": 111, "sigaltstack": 131, "gettid": 186, "time": 201, "futex": 202,
     "sched_getaffinity": 204, "getdents64": 217, "restart_syscall": 219, "clock_gettime": 228, "clock_getres": 229,
-    "clock_nanosleep": 230, "exit_group": 231, "epoll_wait": 232, "epoll_ctl": 233, "openat": 257, "newfstatat": 262,
+    "clock_nanosleep": 230, "exit_group": 231, "epoll_wait": 232, "epoll_ctl": 233, "newfstatat": 262,
     "readlinkat": 267, "faccessat": 269, "pselect6": 270, "ppoll": 271, "set_robust_list": 273, "epoll_pwait": 281,
     "eventfd2": 290, "epoll_create1": 291, "dup3": 292, "pipe2": 293, "preadv": 295, "pwritev": 296, "getrandom": 318,
     "membarrier": 324, "statx": 332, "rseq": 334, "faccessat2": 439,
 }  # fmt: skip
-"""Whatever their arguments: they concern the process itself, or files that Landlock and the limits bound."""
+"""Whatever their arguments: they concern the process itself, or files that it has open."""
 
-IOCTL, KILL, FCNTL, TGKILL, PRLIMIT64, CLONE3 = 16, 62, 72, 234, 302, 435
+OPEN, IOCTL, KILL, FCNTL, TGKILL, OPENAT, PRLIMIT64, CLONE3 = 2, 16, 62, 72, 234, 257, 302, 435
 TERMINAL_QUESTIONS: Final = (termios.TCGETS, termios.TIOCGWINSZ, termios.FIOCLEX, termios.FIONREAD)
 DESCRIPTOR_COMMANDS: Final = (
     fcntl.F_DUPFD, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL, fcntl.F_DUPFD_CLOEXEC,
 )  # fmt: skip
 """Not F_SETOWN and F_SETSIG, by which the kernel sends signals to others."""
 
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _X86_64, _X32_BIT = 0xC000003E, 0x40000000
@@ -73,6 +73,16 @@ def _on(number: int, block: bytes) -> bytes:
 
 
 _REFUSE = _returns(_ERRNO | errno.EPERM)
+
+
+def _open(flags: int) -> bytes:
+    """Allow to open a file by an access mode; the flags are in that argument.
+
+    TRAP: mode 3, neither reading nor writing, needs no right of Landlock's and runs a driver's own `open`.
+    """
+    return _argument(flags) + _INSTRUCTION.pack(_AND, 0, 0, 3) + _on(3, _REFUSE) + _returns(_ALLOW)
+
+
 _BEGIN = (
     _INSTRUCTION.pack(_LOAD, 0, 0, _ARCHITECTURE)
     + _INSTRUCTION.pack(_EQUAL, 1, 0, _X86_64)
@@ -83,6 +93,8 @@ _BEGIN = (
     + _allow_if_one_of(list(ALLOWED.values()))
     # The C library then makes a thread by the older call, which is refused as any other.
     + _on(CLONE3, _returns(_ERRNO | errno.ENOSYS))
+    + _on(OPEN, _open(1))
+    + _on(OPENAT, _open(2))
     + _on(IOCTL, _argument(1) + _allow_if_one_of(TERMINAL_QUESTIONS) + _REFUSE)
     + _on(FCNTL, _argument(1) + _allow_if_one_of(DESCRIPTOR_COMMANDS) + _REFUSE)
 )

@@ -28,7 +28,8 @@ class Verdict:
         passed: Tests, calls and assertions that were right.
         total: How many there were.
         values: What each call returned, as JSON's types; None for one that returned nothing readable.
-        stdout: What it wrote to standard output and error, together.
+        stdout: What it wrote to standard output.
+        stderr: What it wrote to standard error.
         cpu_seconds: Processor time of all its processes.
         message: The first failure, in words; empty where all passed.
     """
@@ -36,10 +37,11 @@ class Verdict:
     outcome: Outcome
     passed: int
     total: int
-    values: Sequence[Any]
-    stdout: str
-    cpu_seconds: float
-    message: str
+    values: Sequence[Any] = ()
+    stdout: str = ""
+    stderr: str = ""
+    cpu_seconds: float = 0.0
+    message: str = ""
 
     @property
     def score(self) -> float:

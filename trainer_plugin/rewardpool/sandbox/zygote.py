@@ -22,7 +22,7 @@ from rewardpool.sandbox.guard import readable_folders
 
 
 def main(descriptor: int) -> None:
-    """Serve one supervisor by a socket: first its `preload`, then `fork` with two descriptors, and `reap`."""
+    """Serve one supervisor by a socket: first its `preload`, then `fork` with three descriptors, and `reap`."""
     sock = socket.socket(fileno=descriptor)
     with contextlib.suppress(EOFError):
         problem = _preloaded(receive(sock.fileno())["preload"])
@@ -48,24 +48,34 @@ def _preloaded(modules: list[str]) -> str | None:
 
 def _serve_one(sock: socket.socket) -> None:
     request, descriptors = _request(sock)
-    if "reap" in request:
-        _, status, used = os.wait4(request["reap"], 0)
-        answer: dict[str, Any] = {"status": os.waitstatus_to_exitcode(status)}
-        send(sock.fileno(), answer | {"cpu_seconds": used.ru_utime + used.ru_stime, "peak_kib": used.ru_maxrss})
-        return
-    talk, output = descriptors
+    try:
+        answer = _reaped(request["reap"]) if "reap" in request else _forked(sock, descriptors)
+    except (OSError, ValueError) as error:  # no process may be made now, or a descriptor did not arrive
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    send(sock.fileno(), answer)
+
+
+def _reaped(pid: int) -> dict[str, Any]:
+    _, status, used = os.wait4(pid, 0)
+    return {"status": os.waitstatus_to_exitcode(status), "cpu_seconds": used.ru_utime + used.ru_stime}
+
+
+def _forked(sock: socket.socket, descriptors: list[int]) -> dict[str, Any]:
+    talk, output, errors = descriptors
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         sock.close()
-        program.become(talk, output)
-    os.close(talk)
-    os.close(output)
-    send(sock.fileno(), {"pid": pid})
+        program.become(talk, output, errors, parent=parent)
+    return {"pid": pid}
 
 
 def _request(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Return the next request with the descriptors that came with its first byte."""
-    room = socket.CMSG_SPACE(2 * array.array("i").itemsize)
+    room = socket.CMSG_SPACE(3 * array.array("i").itemsize)
     first, ancillary, _, _ = sock.recvmsg(1, room)
     if not first:
         raise EOFError
@@ -78,6 +88,8 @@ def _request(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 def start(descriptor: int) -> None:
     """Be the zygote, in an interpreter that was started for it, until the supervisor closes the socket."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as it may be inherited, no child could be reaped
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's, which ends this one
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     main(descriptor)
