@@ -3,6 +3,7 @@
 It runs where uvicorn is: in the servers' environment.
 """
 
+import asyncio
 import json
 import os
 import sys
@@ -22,6 +23,8 @@ async def engine(scope: Any, receive: Any, send: Any) -> None:
         return
     while (await receive()).get("more_body"):
         pass
+    if "chat" in scope["path"]:
+        await asyncio.sleep(0.1)  # a router gives all to one worker that has always answered in time
     said = {"content": os.environ["REWARDPOOL_REVISION"], "role": "assistant"}
     answer = {"choices": [{"index": 0, "message": said, "finish_reason": "stop"}]} if "chat" in scope["path"] else {}
     headers = [(b"content-type", b"application/json")]

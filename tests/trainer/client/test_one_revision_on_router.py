@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.fleet import FLAVORS, ROOT, SERVED_NAME, Fleet, Program, server_python
@@ -19,10 +20,12 @@ pytestmark = [pytest.mark.real, pytest.mark.parametrize("flavor", FLAVORS)]
 
 REVISIONS = ("0ld00000", "4e3w0000")
 EACH = 20
+BUSY: dict[str, Any] = {"seconds": 0.1}
+"""What makes the function take that long: a router gives all to one worker that has always answered in time."""
 
 
 def sample(number: int, *, revision: str | None) -> Sample:
-    function = FunctionSample(solution_str=f"solution {number}", data_source="test", ground_truth=None, extra_info={})
+    function = FunctionSample(solution_str=f"solution {number}", data_source="test", ground_truth=None, extra_info=BUSY)
     return Sample(function=function, revision=revision)
 
 
@@ -107,7 +110,10 @@ async def test_a_wanted_revision_whose_worker_was_killed_is_gone(tmp_path: Path,
 @pytest.mark.parametrize("kills", [False, True])
 async def test_no_group_that_is_rated_one_by_one_is_split(tmp_path: Path, flavor: RouterFlavor, kills: bool) -> None:
     groups = [
-        [Episode(prompt="p", response=f"{group}-{member}", group=group, id=f"{group}-{member}") for member in range(8)]
+        [
+            Episode(prompt="p", response=f"{group}-{member}", group=group, id=f"{group}-{member}", extra_info=BUSY)
+            for member in range(8)
+        ]
         for group in range(20)
     ]
     async with Fleet(tmp_path, workers=2, flavor=flavor, revisions=REVISIONS) as fleet:
