@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rewardpool.errors import SandboxError, SandboxUnavailableError
-from rewardpool.sandbox import Call, Outcome, Verdict, run
+from rewardpool.sandbox import Call, Outcome, Verdict, parent, run
 from rewardpool.sandbox.parent import zygotes
 
 ENDS: dict[str, tuple[str, Outcome]] = {
@@ -140,12 +140,13 @@ def test_a_run_whose_parent_process_dies_is_no_verdict_and_the_next_one_has_anot
 def test_a_parent_process_whose_caller_was_interrupted_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     zygote = zygotes.get(())
 
-    def interrupted() -> None:
+    def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(zygote, "_received", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run("pass")
+    with monkeypatch.context() as patch:
+        patch.setattr(parent, "receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run("pass")
     assert run("pass").outcome == "passed"
     assert zygotes.get(()) is not zygote
 

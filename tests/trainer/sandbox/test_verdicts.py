@@ -98,6 +98,12 @@ def test_code_cannot_take_the_place_of_what_an_assertion_uses(code: str, asserti
     assert run(SHADOWS + code, asserts=[assertion]).passed == 0
 
 
+def test_a_name_that_an_assertion_makes_itself_is_not_the_codes() -> None:
+    own = "import math\ndef near(f): return all(math.isclose(f(x), x) for x in (1, 2))\nassert near(same)"
+    assert run("def same(x): return x\ndef near(f): return True", asserts=[own]).outcome == "passed"
+    assert run("def same(x): return 0\ndef near(f): return True", asserts=[own]).passed == 0
+
+
 def test_a_function_with_a_builtins_name_has_to_be_named() -> None:
     with pytest.raises(ValueError, match="they call no function of the code; name it in functions"):
         run("pass", asserts=["assert pow(2, 3) == 8"])
@@ -193,6 +199,7 @@ def test_all_wrong_arguments_are_named() -> None:
             tests=[("a",)],  # type: ignore[list-item]
             calls=[Call(function="f", expected={1})],
             asserts=["assert f( == 1"],
+            functions=["Solution().f"],
             files={"../a": ""},
             cpu_seconds=0,
             memory_mib=64.0,  # type: ignore[arg-type]
@@ -202,6 +209,7 @@ def test_all_wrong_arguments_are_named() -> None:
         "memory_mib",
         "tests[0]",
         "asserts[0]",
+        "functions",
         "files",
         "calls[0].expected",
     ]

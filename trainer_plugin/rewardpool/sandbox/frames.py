@@ -6,6 +6,7 @@ JSON alone, so that a reader makes numbers, texts, lists and objects of what a h
 import json
 import os
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 HEAD: Final = struct.Struct("!I")
@@ -38,16 +39,23 @@ def write(descriptor: int, frame: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def receive(descriptor: int) -> Any:
-    """Return the next value of a blocking descriptor; raise EOFError where the other end is closed."""
-    (length,) = HEAD.unpack(_exactly(descriptor, HEAD.size))
-    return json.loads(_exactly(descriptor, length))
+def receive(read: Callable[[int], bytes]) -> Any:
+    """Return the next value of a stream.
+
+    Args:
+        read: Returns up to so many bytes, and none at the stream's end.
+
+    Raises:
+        EOFError: The other end is closed.
+    """
+    (length,) = HEAD.unpack(_exactly(read, HEAD.size))
+    return json.loads(_exactly(read, length))
 
 
-def _exactly(descriptor: int, count: int) -> bytes:
+def _exactly(read: Callable[[int], bytes], count: int) -> bytes:
     parts = bytearray()
     while len(parts) < count:
-        part = os.read(descriptor, min(count - len(parts), 1 << 20))
+        part = read(min(count - len(parts), 1 << 20))
         if not part:
             raise EOFError("the other end is closed")
         parts += part

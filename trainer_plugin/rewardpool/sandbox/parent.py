@@ -1,7 +1,6 @@
 """The supervisor's end of a zygote: starts it, has it fork, and learns how a process ended."""
 
 import contextlib
-import json
 import os
 import site
 import socket
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rewardpool.errors import SandboxError, SandboxUnavailableError
-from rewardpool.sandbox.frames import HEAD, packed
+from rewardpool.sandbox.frames import packed, receive
 from rewardpool.sandbox.guard import missing
 
 BOOT: Final = """
@@ -63,7 +62,7 @@ class Zygote:
         except OSError as error:
             raise SandboxError(f"the sandbox's parent process cannot be started: {error}") from error
         try:
-            problem = self._asked({"preload": list(preload)}, seconds=START_SECONDS, marker=b"")["problem"]
+            problem = self._asked({"preload": list(preload)}, seconds=START_SECONDS)["problem"]
         except BaseException:
             self.close()
             raise
@@ -110,15 +109,13 @@ class Zygote:
         *,
         descriptors: Sequence[int] = (),
         seconds: float = ANSWER_SECONDS,
-        marker: bytes = b"\0",
     ) -> Any:
         with self._lock:
             try:
                 self._sock.settimeout(seconds)
-                if marker:
-                    socket.send_fds(self._sock, [marker], list(descriptors))
+                socket.send_fds(self._sock, [b"\0"], list(descriptors))
                 self._sock.sendall(packed(request))
-                answer = self._received()
+                answer = receive(self._sock.recv)
             except (OSError, EOFError) as error:
                 self._sock.close()
                 raise SandboxError(f"the sandbox's parent process did not answer: {error}") from error
@@ -128,18 +125,6 @@ class Zygote:
         if "error" in answer:
             raise SandboxError(f"the sandbox's parent process: {answer['error']}")
         return answer
-
-    def _received(self) -> Any:
-        (length,) = HEAD.unpack(self._exactly(HEAD.size))
-        return json.loads(self._exactly(length))
-
-    def _exactly(self, count: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < count:
-            if not (part := self._sock.recv(count - len(parts))):
-                raise EOFError("it has ended")
-            parts += part
-        return bytes(parts)
 
 
 def _import_folders() -> list[str]:
@@ -165,12 +150,6 @@ class _Zygotes:
                     zygote.close()
                 zygote = self._by_preload[key] = Zygote(key)
             return zygote
-
-    def close(self) -> None:
-        """End all."""
-        with self._lock:
-            while self._by_preload:
-                self._by_preload.popitem()[1].close()
 
     def forget(self) -> None:
         """Let go of all in a forked process; another thread may have held the lock at that moment."""

@@ -110,14 +110,16 @@ class Process:
                 self._sock, talk = socket.socketpair()
                 undo.enter_context(self._sock)
                 theirs.enter_context(talk)
-                ends = [os.pipe() for _ in range(2)]
+                ends = []
+                for _ in range(2):
+                    ours, other = os.pipe()
+                    undo.callback(os.close, ours)
+                    theirs.callback(os.close, other)
+                    ends.append((_Stream(ours), other))
             except OSError as error:
                 raise SandboxError(f"a process of the sandbox cannot be made: {error}") from error
-            for ours, other in ends:
-                undo.callback(os.close, ours)
-                theirs.callback(os.close, other)
-            self._output, self._errors = (_Stream(ours) for ours, _ in ends)
-            self.pid = zygote.fork(talk, *(other for _, other in ends))
+            (self._output, output), (self._errors, errors) = ends
+            self.pid = zygote.fork(talk, output, errors)
             try:
                 # An id may be another process's once the zygote has died; this is not.
                 self._handle = os.pidfd_open(self.pid)
@@ -146,7 +148,7 @@ class Process:
             raise
 
     def _begin(self, setup: Mapping[str, Any]) -> None:
-        answer = self._answer_to(setup)
+        answer = self._answer_to(packed(setup))
         if answer != {"ready": True}:
             raise SandboxUnavailableError(str(answer.get("refused", answer)))
         self._cpu_before, self._idle_seconds = self._cpu(), 0.0
@@ -158,11 +160,15 @@ class Process:
             Ended: The process gives none.
             SandboxError: It was starved, or killed from outside.
         """
-        return self._answer_to({"do": do, "arguments": arguments})
+        return self._answer_to(packed({"do": do, "arguments": arguments}))
 
     def answer(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Send what a `call` returned, and return the next answer; raises as `ask`."""
-        return self._answer_to(value)
+        try:
+            frame = packed(value)
+        except (ValueError, RecursionError) as error:  # another process wrote it, and no writer of JSON did
+            raise Ended("exited", f"wrote what cannot be sent on: {type(error).__name__}") from None
+        return self._answer_to(frame)
 
     @property
     def stdout(self) -> str:
@@ -185,8 +191,8 @@ class Process:
                 stream.read(most=self._allowance.output_bytes)
             return cpu_seconds
 
-    def _answer_to(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        outgoing = memoryview(packed(question))
+    def _answer_to(self, question: bytes) -> dict[str, Any]:
+        outgoing = memoryview(question)
         poll = select.poll()
         for stream in (self._output, self._errors):
             poll.register(stream.descriptor, select.POLLIN)
@@ -216,7 +222,8 @@ class Process:
         if state in ("S", "D", "T", "t"):
             # This process may itself have been stopped, or kept from running, since the last look.
             self._idle_seconds += min(elapsed, 2 * SAMPLE_SECONDS[1])
-        elif state in ("Z", "X", "") and self._received() is None:
+        elif state in ("Z", "X", "") and not select.select([self._sock], [], [], 0)[0]:
+            # A process that was forked elsewhere may hold its socket open, and nothing more comes.
             self._ended_itself()
         used = self._cpu() - self._cpu_before
         if used > allowance.cpu_seconds:
@@ -260,7 +267,6 @@ class Process:
         answer: Any = None
         with contextlib.suppress(ValueError, RecursionError):
             answer = json.loads(text, parse_constant=_refused_constant, parse_float=_finite)
-            packed(answer)  # it may be sent on
         if not isinstance(answer, dict):
             self._end("exited", "wrote to the sandbox's own descriptors")
         checked: dict[str, Any] = answer

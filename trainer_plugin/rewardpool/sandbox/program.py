@@ -16,6 +16,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from rewardpool.sandbox.frames import packed, receive, send, write
@@ -29,7 +30,8 @@ MAX_TEXT: Final = 2_000
 
 def serve(talk: int, *, parent: int) -> None:
     """Read the set-up, give up what is not needed, and answer questions until the supervisor closes the socket."""
-    setup = receive(talk)
+    read = partial(os.read, talk)
+    setup = receive(read)
     folder = setup["folder"]
     try:
         _take_input(setup["stdin"])
@@ -43,7 +45,7 @@ def serve(talk: int, *, parent: int) -> None:
     program = _Program(ask=lambda question: _asked(talk, question))
     while True:
         try:
-            question = receive(talk)
+            question = receive(read)
         except EOFError:
             return
         write(talk, _answered(program, question))
@@ -51,7 +53,7 @@ def serve(talk: int, *, parent: int) -> None:
 
 def _asked(talk: int, question: Mapping[str, Any]) -> Any:
     send(talk, question)
-    return receive(talk)
+    return receive(partial(os.read, talk))
 
 
 def _answered(program: "_Program", question: Mapping[str, Any]) -> bytes:

@@ -8,11 +8,11 @@ values come out as JSON and are compared here, and assertions run in a second pr
 calls to the first.
 """
 
-import ast
 import builtins
 import contextlib
 import json
 import math
+import symtable
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Call:
 
     function: str
     args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: dict[str, Any] = field(default_factory=dict)
     expected: Any
     tolerance: float = 0.0
 
@@ -90,7 +90,9 @@ def run(
         SandboxError: The machine's fault: starved, out of memory, a process killed from outside. Try again.
         SandboxUnavailableError: This machine cannot make a sandbox; the message says what it lacks.
     """
-    expected = _checked(tests, calls, asserts, files or {}, cpu_seconds, idle_seconds, memory_mib, output_kib)
+    expected = _checked(
+        tests, calls, asserts, functions, files or {}, cpu_seconds, idle_seconds, memory_mib, output_kib
+    )
     called = list(functions) or _functions_of(asserts)
     allowance = Allowance(
         cpu_seconds=cpu_seconds,
@@ -150,16 +152,13 @@ class _Run:
         """Run the code as a program; return its output, or None where it did not end well."""
         try:
             with self._process(stdin) as process:
-                try:
-                    answer = process.ask("run", code=self._code)
-                except Ended as ended:
-                    if ended.exit_code != 0:
-                        raise
-                    answer = {"value": None}
-                self._loaded(answer, may_exit=True)
+                answer = process.ask("run", code=self._code)
+                if answer.get("exited") not in ("None", "0"):
+                    _check_loaded(answer)
         except Ended as ended:
-            self._failed(ended.outcome, ended.message)
-            return None
+            if ended.exit_code != 0:
+                self._failed(ended.outcome, ended.message)
+                return None
         return self._written[-1]
 
     def test(self, stdin: str, expected: str) -> None:
@@ -174,7 +173,7 @@ class _Run:
     def calls(self, calls: Sequence[Call], expected: Sequence[Any], stdin: str) -> None:
         try:
             with self._process(stdin) as process:
-                self._loaded(process.ask("load", code=self._code))
+                _check_loaded(process.ask("load", code=self._code))
                 for call, wanted in zip(calls, expected, strict=True):
                     answer = process.ask("call", function=call.function, args=call.args, kwargs=call.kwargs)
                     self._values.append(answer.get("value"))
@@ -185,7 +184,7 @@ class _Run:
 
     def _compare(self, call: Call, answer: Mapping[str, Any], wanted: Any) -> None:
         if "value" not in answer:
-            self._raised(answer)
+            self._failed(*_problem(answer))
         elif same(answer["value"], wanted, call.tolerance):
             self._passed += 1
         else:
@@ -197,7 +196,7 @@ class _Run:
     def asserts(self, asserts: Sequence[str], functions: Sequence[str], stdin: str) -> None:
         try:
             with self._process(stdin) as code, self._process("") as assertions:
-                self._loaded(code.ask("load", code=self._code))
+                _check_loaded(code.ask("load", code=self._code))
                 for assertion in asserts:
                     answer = assertions.ask("check", assertion=assertion, functions=functions)
                     while "call" in answer:
@@ -212,7 +211,7 @@ class _Run:
                             "failed", f"{assertion[:MAX_MESSAGE]} does not hold: {answer['text']}".rstrip(": ")
                         )
                     else:
-                        self._raised(answer)
+                        self._failed(*_problem(answer))
         except Ended as ended:
             self._failed(ended.outcome, ended.message)
 
@@ -225,18 +224,6 @@ class _Run:
             self._cpu_seconds += process.close()
             self._written.append(process.stdout)
             self._errors.append(process.stderr)
-
-    def _loaded(self, answer: dict[str, Any], *, may_exit: bool = False) -> dict[str, Any]:
-        """Return the answer to `load` where it ran to its end; raise Ended where it did not."""
-        if "exited" in answer and may_exit and answer["exited"] in ("None", "0"):
-            return answer
-        if "value" not in answer:
-            outcome, message = _problem(answer)
-            raise Ended(outcome, message)
-        return answer
-
-    def _raised(self, answer: Mapping[str, Any]) -> None:
-        self._failed(*_problem(answer))
 
     def _failed(self, outcome: Outcome, message: str) -> None:
         """Keep the first failure."""
@@ -259,6 +246,12 @@ def same(value: Any, expected: Any, tolerance: float = 0.0) -> bool:
     if isinstance(expected, float) and tolerance:
         return math.isclose(value, expected, rel_tol=tolerance, abs_tol=tolerance)
     return bool(value == expected)
+
+
+def _check_loaded(answer: Mapping[str, Any]) -> None:
+    """Raise Ended where the code did not run to its end."""
+    if "value" not in answer:
+        raise Ended(*_problem(answer))
 
 
 def _problem(answer: Mapping[str, Any]) -> tuple[Outcome, str]:
@@ -298,27 +291,25 @@ def _functions_of(asserts: Sequence[str]) -> list[str]:
     Raises:
         ValueError: There are none, and no assertion would be about the code.
     """
-    nodes = [node for assertion in asserts for node in ast.walk(ast.parse(assertion))]
-    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    own = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    own |= {
-        node.name
-        for node in nodes
-        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name
-    }
-    own |= {
-        (name.asname or name.name).partition(".")[0]
-        for node in nodes
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in node.names
-    }
+    tables = [symtable.symtable(assertion, "<assertion>", "exec") for assertion in asserts]
+    own = {one.get_name() for table in tables for one in table.get_symbols() if one.is_assigned() or one.is_imported()}
+    used = {name for table in tables for name in _globals_of(table)}
     found = sorted(used - own - {*dir(builtins)})
     if asserts and not found:
         raise ValueError(
             "asserts: they call no function of the code; name it in functions if Python has one of its name"
         )
     return found
+
+
+def _globals_of(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names of a module that its code refers to, in functions and comprehensions too."""
+    is_module = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        if symbol.is_referenced() and (is_module or symbol.is_global()):
+            yield symbol.get_name()
+    for inner in table.get_children():
+        yield from _globals_of(inner)
 
 
 @contextlib.contextmanager
@@ -336,6 +327,7 @@ def _checked(
     tests: Sequence[tuple[str, str]],
     calls: Sequence[Call],
     asserts: Sequence[str],
+    functions: Sequence[str],
     files: Mapping[str, str],
     *numbers: float,
 ) -> list[Any]:
@@ -358,6 +350,7 @@ def _checked(
     problems += [
         f"asserts[{index}]: {problem}" for index, one in enumerate(asserts) if (problem := _not_python(one, "exec"))
     ]
+    problems += [f"functions: {name!r} must be a name" for name in functions if not str.isidentifier(name)]
     problems += [
         f"files: {name!r} must be a name without a folder, and its value a text"
         for name, text in files.items()
@@ -367,22 +360,18 @@ def _checked(
     for index, call in enumerate(calls):
         if problem := _not_python(call.function, "eval"):
             problems.append(f"calls[{index}].function: {problem}")
-        if not isinstance(call.kwargs, Mapping) or isinstance(call.args, str):
+        if not isinstance(call.kwargs, dict) or isinstance(call.args, str):
             problems.append(f"calls[{index}]: args must be a list, and kwargs a mapping")
         if isinstance(call.tolerance, bool) or not isinstance(call.tolerance, int | float) or not call.tolerance >= 0:
             problems.append(f"calls[{index}].tolerance: must be a number of at least 0, not {call.tolerance!r}")
         for part in ("args", "kwargs", "expected"):
             try:
-                as_json = json.loads(
-                    json.dumps(
-                        given if (given := getattr(call, part)) is not call.kwargs else dict(given), allow_nan=False
-                    )
-                )
+                text = json.dumps(getattr(call, part), allow_nan=False)
             except (TypeError, ValueError, RecursionError) as error:
                 problems.append(f"calls[{index}].{part}: JSON cannot represent it: {error}")
-                as_json = None
-            if part == "expected":
-                expected.append(as_json)
+            else:
+                if part == "expected":
+                    expected.append(json.loads(text))
     if problems:
         raise ValueError("\n".join(problems))
     return expected

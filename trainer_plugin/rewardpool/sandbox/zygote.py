@@ -4,7 +4,6 @@ It has one thread, an environment without secrets, and no sample: a program's in
 It ends when its supervisor closes the socket, and its children end with it.
 """
 
-import array
 import contextlib
 import gc
 import importlib
@@ -22,12 +21,10 @@ from rewardpool.sandbox.guard import readable_folders
 
 
 def main(descriptor: int) -> None:
-    """Serve one supervisor by a socket: first its `preload`, then `fork` with three descriptors, and `reap`."""
+    """Serve one supervisor by a socket: `preload` once, then `fork` with three descriptors, and `reap`."""
     sock = socket.socket(fileno=descriptor)
     with contextlib.suppress(EOFError):
-        problem = _preloaded(receive(sock.fileno())["preload"])
-        send(sock.fileno(), {"problem": problem})
-        while problem is None:
+        while True:
             _serve_one(sock)
 
 
@@ -47,9 +44,15 @@ def _preloaded(modules: list[str]) -> str | None:
 
 
 def _serve_one(sock: socket.socket) -> None:
-    request, descriptors = _request(sock)
+    first, descriptors, _, _ = socket.recv_fds(sock, 1, 3)
+    if not first:
+        raise EOFError
+    request = receive(sock.recv)
     try:
-        answer = _reaped(request["reap"]) if "reap" in request else _forked(sock, descriptors)
+        if "preload" in request:
+            answer: dict[str, Any] = {"problem": _preloaded(request["preload"])}
+        else:
+            answer = _reaped(request["reap"]) if "reap" in request else _forked(sock, descriptors)
     except (OSError, ValueError) as error:  # no process may be made now, or a descriptor did not arrive
         answer = {"error": f"{type(error).__name__}: {error}"}
     finally:
@@ -71,19 +74,6 @@ def _forked(sock: socket.socket, descriptors: list[int]) -> dict[str, Any]:
         sock.close()
         program.become(talk, output, errors, parent=parent)
     return {"pid": pid}
-
-
-def _request(sock: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return the next request with the descriptors that came with its first byte."""
-    room = socket.CMSG_SPACE(3 * array.array("i").itemsize)
-    first, ancillary, _, _ = sock.recvmsg(1, room)
-    if not first:
-        raise EOFError
-    descriptors = array.array("i")
-    for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            descriptors.frombytes(data)
-    return receive(sock.fileno()), descriptors.tolist()
 
 
 def start(descriptor: int) -> None:
