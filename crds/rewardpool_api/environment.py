@@ -13,7 +13,7 @@ OWN_VARIABLE = (
     "|REWARDPOOL_(ENGINE|MODEL_TYPE|MODEL_PATH|SERVED_NAME|HEAD|ADAPTERS|KEY_FILE|REVISION|SLEEP_MAX_ABS_DIFF))$"
 )
 """By which RewardPool configures its workers."""
-_HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE")
+HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE")
 """Where downloads go: in a cluster a volume is mounted there."""
 _FOLDER = "^/[^$]*$"
 
@@ -98,10 +98,10 @@ class EnvVar(ApiModel):
             holds=lambda variable: not re.match(OWN_VARIABLE, variable.name),
         ),
         Rule(
-            cel=f"!(self.name in {list(_HUB_FOLDERS)}) || (has(self.value) && self.value.matches('{_FOLDER}'))",
+            cel=f"!(self.name in {list(HUB_FOLDERS)}) || (has(self.value) && self.value.matches('{_FOLDER}'))",
             message="spec.engine.env[].value must be an absolute path for HF_HOME and HF_HUB_CACHE, where models are downloaded to",
             holds=lambda variable: (
-                variable.name not in _HUB_FOLDERS or re.fullmatch(_FOLDER, variable.value or "") is not None
+                variable.name not in HUB_FOLDERS or re.fullmatch(_FOLDER, variable.value or "") is not None
             ),
         ),
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from rewardpool_api.environment import OWN_VARIABLE
+from rewardpool_api.environment import HUB_FOLDERS, OWN_VARIABLE
 from rewardpool_api.rules import WITHOUT_RULES
 
 _WORKERS: Final = re.compile("worker|download(-adapter-.*)?")
@@ -22,7 +22,7 @@ _FOR_WORKERS: Final[Mapping[str, str]] = {
     "envFrom": "it could bring any variable: write those that are needed into spec.engine.env with valueFrom",
 }
 """Field of such a container -> what to do without it."""
-_ELSEWHERE: Final = re.compile("PYTHONPATH|HF_HOME|HF_HUB_CACHE")
+_ELSEWHERE: Final = ("PYTHONPATH", *HUB_FOLDERS)
 """Variables that `spec.engine.env` takes, since RewardPool has to know of them."""
 _OF_ROUTERS: Final = re.compile("REWARDPOOL_.*")
 
@@ -68,7 +68,7 @@ def _in_container(container: Mapping[str, Any], component: str, place: str) -> I
         said = f"{place}.env[{index}].name must not be {given}"
         if re.match(OWN_VARIABLE, given) or (not of_engine and _OF_ROUTERS.fullmatch(given)):
             yield f"{said}, by which RewardPool configures its pods: the pool's key is that of spec.router.auth"
-        elif of_engine and _ELSEWHERE.fullmatch(given):
+        elif of_engine and given in _ELSEWHERE:
             yield f"{said}, which spec.engine.env takes"
 
 
