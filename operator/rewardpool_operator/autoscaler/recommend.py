@@ -52,8 +52,10 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
     signals = in_samples(signals, each=each)
     before = previous or ScalingStatus(desired=signals.replicas, reason="")
     case = _case(scaling, signals, before)
-    no_metrics = case.for_requests is None or signals.partial
-    sized = case.without_metrics() if no_metrics else case.with_metrics(case.for_requests or Ask.whole(0, ""))
+    if case.for_requests is None or signals.partial:
+        sized = case.without_metrics()
+    else:
+        sized = case.with_metrics(case.for_requests)
     sized = case.placed(case.within_budget(case.bounded(sized)))
     if each > 1:
         sized = replace(sized, reason=f"{sized.reason}; a request has {each:.3g} samples, and counts for as many")
