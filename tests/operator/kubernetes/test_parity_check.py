@@ -108,6 +108,25 @@ async def test_a_set_that_was_never_read_lets_nobody_pass() -> None:
     assert isinstance(await check_of(kube).golden(POOL, revision="new"), GoldenProblem)
 
 
+async def test_a_reading_that_is_under_way_ends_with_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parity_check, "READ_PATIENCE_SECONDS", 0.0)
+    ended = asyncio.Event()
+
+    class SilentKube(FakeKube):
+        async def get(self, *_: Any) -> Any:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+    check = check_of(SilentKube())
+    await check.golden(POOL, revision="new")
+    await asyncio.sleep(0)
+    check.close()
+    async with asyncio.timeout(5):
+        await ended.wait()
+
+
 async def test_the_set_is_not_read_at_every_pass() -> None:
     kube, clock = FakeKube({"golden.jsonl": TEXTS}), FakeClock()
     check = check_of(kube, clock=clock)

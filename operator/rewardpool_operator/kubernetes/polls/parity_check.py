@@ -118,6 +118,7 @@ class ParityCheck:
 
     def close(self) -> None:
         """Stop asking."""
+        self._reading.close()
         for task in self._measuring.values():
             task.cancel()
 
