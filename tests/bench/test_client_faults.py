@@ -41,6 +41,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.real
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.key)
 def test_no_fault_loses_invents_or_swaps_a_score(fault: Any, small_run: dict[str, Any]) -> None:
     result = small_run[fault.key]
@@ -48,6 +49,7 @@ def test_no_fault_loses_invents_or_swaps_a_score(fault: Any, small_run: dict[str
 
 
 @pytest.mark.real
+@pytest.mark.long
 def test_the_faults_are_felt(small_run: dict[str, Any]) -> None:
     assert small_run["workers_packets_dropped"]["hedges_won"] > 0
     assert small_run["worker_hangs"]["hedges_won"] > 0

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.real
+@pytest.mark.long
 def test_a_small_run_ends_with_every_figure(tmp_path: Path) -> None:
     if shutil.which("go") is None:
         pytest.skip("needs Go, to build the API server and kwok: see e2e/cluster/binaries.py")

@@ -68,6 +68,7 @@ def test_every_trajectory_has_its_reward_though_a_worker_is_killed(config: Any, 
     assert not victim.is_running()
 
 
+@pytest.mark.long
 def test_v1s_trajectories_come_to_the_replay_buffer_with_their_rewards(config: Any) -> None:
     digits = [f"{number:03d}" for number in range(16)]
     transfer_queue.init(config.transfer_queue)

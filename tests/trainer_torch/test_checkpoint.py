@@ -44,7 +44,7 @@ def alone() -> Iterator[Ranks]:
         yield ranks
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_resumed_job_ends_where_one_without_a_stop_does(begun: dict[int, Any], ranks: int) -> None:
     folder, straight = begun[ranks]
     resumed = done("resume", folder, ranks=ranks)

@@ -46,7 +46,10 @@ def check(steps: list[dict[str, Any]], folder: Path) -> None:
     assert len(rated) == len(steps) * GROUPS + sum(step["dropped_groups"] for step in steps)
 
 
-@pytest.mark.parametrize(("ranks", "schedule"), [(1, "minibatch"), (2, "one_step_off_minibatch")])
+@pytest.mark.parametrize(
+    ("ranks", "schedule"),
+    [(1, "minibatch"), pytest.param(2, "one_step_off_minibatch", marks=pytest.mark.long)],
+)
 def test_every_mini_batch_is_full_of_groups_that_teach(
     tmp_path: Path, policy_folder: Path, ranks: int, schedule: str
 ) -> None:

@@ -16,7 +16,7 @@ from support.processes import RealProcess
 from cluster.control_plane import ControlPlane
 from rewardpool_api.crd import crd_yaml
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.long]  # the end-to-end run kills the operator that leads
 
 NAMESPACE = "leaders"
 TAKEOVER_SECONDS = 15.0

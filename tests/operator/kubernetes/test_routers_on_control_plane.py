@@ -106,7 +106,10 @@ def test_a_trainer_follows_its_pool_to_https(cluster: Cluster, service: StandInS
     assert set(trainer.outcomes) == {"right"}
 
 
-@pytest.mark.parametrize("with_ca", [True, False], ids=["another CA", "none but itself"])
+@pytest.mark.parametrize(
+    "with_ca",
+    [pytest.param(True, id="another CA"), pytest.param(False, id="none but itself", marks=pytest.mark.long)],
+)
 def test_another_certificate_costs_no_request(
     cluster: Cluster, service: StandInService, tmp_path: Path, with_ca: bool
 ) -> None:
