@@ -35,7 +35,7 @@ def gateway(
     timeout: Annotated[float, typer.Option(min=1, help="For one sample.")] = DEADLINE_SECONDS,
     wait_seconds: Annotated[float, typer.Option(min=0, help="How long to wait for a pool that is not ready.")] = 0,
 ) -> None:
-    """Answer the remote reward protocols of OpenRLHF (/get_reward) and slime (/slime) from a pool.
+    """Answer the protocols of OpenRLHF (/get_reward), slime (/slime) and SandboxFusion (/run_code) from a pool.
 
     Example: rewardpool gateway rl/skywork --listen 127.0.0.1:5000 --policy-tokenizer Qwen/Qwen2.5-7B-Instruct
     """
@@ -48,9 +48,9 @@ def gateway(
         spec["tokenizer"] = tokenizer
     # It stands for the job, whichever process of that asks.
     opening = open_announced(spec, Announcement(rank=0, ranks=1), path="gateway")
-    app = gateway_app(opening, GatewaySettings(text=text, key=key, with_parts=with_parts))
+    app = gateway_app(opening, GatewaySettings(text=text, key=key, with_parts=with_parts, timeout=timeout))
 
     def ready(url: str) -> None:
-        screens.err.print(f"{pool} answers at {url}/get_reward and {url}/slime", markup=False, soft_wrap=True)
+        screens.err.print(f"{pool} answers at {url}/get_reward, /slime and /run_code", markup=False, soft_wrap=True)
 
     asyncio.run(serve(app, host=host, port=port, ready=ready))

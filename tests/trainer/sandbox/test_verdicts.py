@@ -45,9 +45,11 @@ def test_a_program_reads_its_input_as_any_other(read: str) -> None:
     assert run(f"print({read})", tests=[("é1", "é1")]).outcome == "passed"
 
 
-def test_a_program_with_an_exit_code_fails() -> None:
-    verdict = run("print(1)\nexit(3)", tests=[("", "1")])
-    assert (verdict.outcome, verdict.passed, verdict.message) == ("exited", 0, "called exit(3)")
+@pytest.mark.parametrize(("code", "number"), [("3", 3), ("'0'", 1), ("-1", 255)])
+def test_a_program_with_an_exit_code_fails(code: str, number: int) -> None:
+    verdict = run(f"print(1)\nexit({code})", tests=[("", "1")])
+    assert (verdict.outcome, verdict.passed, verdict.message) == ("exited", 0, f"called exit({number})")
+    assert verdict.exit_code == number
 
 
 def test_assertions_call_the_code_and_see_its_exceptions() -> None:

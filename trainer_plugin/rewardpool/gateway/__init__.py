@@ -1,6 +1,7 @@
 """The gateway: a pool behind the HTTP protocols of trainers that can only POST.
 
     wire     pure: what OpenRLHF and slime send, and what they expect back
+    run_code pure: the same of SandboxFusion's clients
     server   routes, key, bounds, failures, health and metrics
     running  from the start to SIGTERM
 

@@ -5,9 +5,12 @@
 401  the key is missing or wrong
 413  the body is larger than 16 MiB
 422  a row cannot be rated whoever tries: too long, or its prompt or the end of its response cannot be read
+501  `/run_code` is asked of a pool that runs no programs
 503  a row has no reward now; trying again may help
+504  the same of `/run_code`, whose clients try again after this status alone
 """
 
+import asyncio
 import hmac
 import logging
 import time
@@ -29,6 +32,9 @@ from rewardpool.errors import (
     SampleError,
     SampleTooLongError,
 )
+from rewardpool.gateway.run_code import FUNCTION, RunCode, run_code_answer, sandbox_error
+from rewardpool.gateway.run_code import PATH as RUN_CODE
+from rewardpool.gateway.running import DEADLINE_SECONDS
 from rewardpool.gateway.wire import Query, SlimeSample, openrlhf_answer, reads_prompts, scored, slime_answer
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.opened import OpenReward
@@ -54,11 +60,13 @@ class GatewaySettings:
         text: Reads what the policy was asked and wrote.
         key: What callers must present; None for none.
         with_parts: Whether slime gets an object with every part's raw score beside the total.
+        timeout: Seconds for one sample.
     """
 
     text: PolicyText
     key: str | None = None
     with_parts: bool = False
+    timeout: float = DEADLINE_SECONDS
 
 
 class Figures:
@@ -101,6 +109,7 @@ def gateway_app(opening: AbstractAsyncContextManager[OpenReward], settings: Gate
     app.router.add_get("/metrics", gateway.metrics)
     app.router.add_post("/get_reward", gateway.openrlhf)
     app.router.add_post("/slime", gateway.slime)
+    app.router.add_post(RUN_CODE, gateway.run_code)
     return app
 
 
@@ -138,6 +147,22 @@ class _Gateway:
         self._figures.rows.labels("slime").inc()
         return web.json_response(slime_answer(rating, with_parts=self._settings.with_parts))
 
+    async def run_code(self, request: web.Request) -> web.Response:
+        """`reward.sandbox_fusion.url=http://HOST:PORT/run_code`."""
+        program = await _body(request, RunCode)
+        pools = list(request.app[REWARD].pools.values())
+        seconds = program.answer_seconds(self._settings.timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                info = (await pools[0].scored(program.sample())).info if pools else {}
+        except TimeoutError:
+            raise RewardPoolError(f"no answer of the pool within {seconds:g} s") from None
+        verdict = info.get("verdict")
+        if not isinstance(verdict, dict) or "exit_code" not in verdict:
+            raise web.HTTPNotImplemented(text=f"the pool runs no programs: set its model.source to {FUNCTION}")
+        self._figures.rows.labels("run_code").inc()
+        return web.json_response(run_code_answer(verdict))
+
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Key, bounds, and what becomes of errors."""
@@ -158,21 +183,21 @@ class _Gateway:
 
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if self._settings.key is not None and not _has_key(request.headers, self._settings.key):
-            return _failed(401, "the key is missing or wrong", {"WWW-Authenticate": "Bearer, Basic"})
+            return _failed(request, 401, "the key is missing or wrong", {"WWW-Authenticate": "Bearer, Basic"})
         if self._running > MAX_REQUESTS:
-            return _failed(503, f"{MAX_REQUESTS} requests are in flight", {"Retry-After": "1"})
+            return _failed(request, 503, f"{MAX_REQUESTS} requests are in flight", {"Retry-After": "1"})
         try:
             return await handler(request)
         except web.HTTPException as error:
-            return _failed(error.status, error.text or error.reason)
+            return _failed(request, error.status, error.text or error.reason)
         except (InvalidSampleError, SampleTooLongError) as error:
-            return _failed(422, str(error), cause=error)
+            return _failed(request, 422, str(error), cause=error)
         except SampleError as error:
             log.warning("%s %s: %s (%s, %s)", request.method, request.path, error, error.fault, error.kind)
-            return _failed(503, str(error), cause=error)
+            return _failed(request, 503, str(error), cause=error)
         except RewardPoolError as error:
             log.warning("%s %s: %s", request.method, request.path, error)
-            return _failed(503, str(error))
+            return _failed(request, 503, str(error))
 
 
 async def _body(request: web.Request, model: type[M]) -> M:
@@ -198,8 +223,17 @@ def _has_key(headers: Mapping[str, str], key: str) -> bool:
 
 
 def _failed(
-    status: int, problem: str, headers: Mapping[str, str] | None = None, *, cause: SampleError | None = None
+    request: web.Request,
+    status: int,
+    problem: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    cause: SampleError | None = None,
 ) -> web.Response:
+    if request.path == RUN_CODE:
+        return web.json_response(
+            sandbox_error(problem[:2000]), status=504 if status == 503 else status, headers=headers
+        )
     answer: dict[str, Any] = {"error": problem[:2000]}
     if cause is not None:
         answer |= {"fault": cause.fault, "kind": cause.kind}

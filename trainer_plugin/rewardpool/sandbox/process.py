@@ -59,7 +59,7 @@ class Ended(Exception):  # noqa: N818  # an outcome; whether it is an error is t
     Attributes:
         outcome: Of the program.
         message: Why, in words.
-        exit_code: Of a process that ended by itself; None for another end.
+        exit_code: Of a process that ended by itself, or minus the number of its own signal; None for another end.
     """
 
     def __init__(self, outcome: Outcome, message: str, exit_code: int | None = None) -> None:
@@ -299,7 +299,7 @@ class Process:
             raise Ended("cpu_exceeded", f"used its {self._allowance.cpu_seconds:g} s of processor time")
         if -status == signal.SIGKILL:  # it cannot send that to itself
             raise SandboxError("killed from outside, as the kernel does where a container is out of memory")
-        raise Ended("crashed", f"ended by {_name_of(-status)}")
+        raise Ended("crashed", f"ended by {_name_of(-status)}", status)
 
     def _end(self, outcome: Outcome, message: str) -> NoReturn:
         self._kill()

@@ -8,6 +8,7 @@ import atexit
 import builtins
 import contextlib
 import io
+import linecache
 import math
 import os
 import random
@@ -26,6 +27,8 @@ FILE: Final = "<response>"
 """Name of the code in its tracebacks."""
 MAX_TEXT: Final = 2_000
 """Characters of a message."""
+MAX_FRAMES: Final = 20
+"""Of a traceback, the last ones."""
 
 
 def serve(talk: int, *, parent: int) -> None:
@@ -41,6 +44,8 @@ def serve(talk: int, *, parent: int) -> None:
         send(talk, {"refused": f"{type(error).__name__}: {error}"})
         return
     send(talk, {"ready": True})
+    if folder:
+        sys.path.insert(0, folder)
     _seed_random_numbers(setup["seed"])
     program = _Program(ask=lambda question: _asked(talk, question))
     while True:
@@ -61,11 +66,19 @@ def _answered(program: "_Program", question: Mapping[str, Any]) -> bytes:
     try:
         return packed({"value": getattr(program, question["do"])(**question["arguments"])})
     except SystemExit as error:
-        return packed({"exited": str(error.code)[:MAX_TEXT]})
+        return packed({"exited": _exit_code(error)})
     except BaseException as error:  # KeyboardInterrupt and the policy's own among them
         return packed(_description(error))
     finally:
         _flush()
+
+
+def _exit_code(error: SystemExit) -> int:
+    """Return what the process would end with; Python writes a code that is a text to standard error."""
+    if error.code is None or isinstance(error.code, int):
+        return int(error.code or 0) & 0xFF
+    print(str(error.code)[:MAX_TEXT], file=sys.stderr)
+    return 1
 
 
 def _flush() -> None:
@@ -84,6 +97,16 @@ def _description(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SyntaxError) and error.filename == FILE:
         lines = [error.lineno]
     return {"raised": name, "text": text, "line": lines[-1] if lines else None}
+
+
+def _print_traceback(error: BaseException) -> None:
+    """Write what Python would write to standard error, from the code's own frames on, and no more than its end."""
+    with contextlib.suppress(BaseException):  # its __str__ is the policy's, and so is the stream
+        frame = error.__traceback__
+        while frame is not None and frame.tb_frame.f_code.co_filename != FILE:
+            frame = frame.tb_next
+        lines = traceback.format_exception(type(error), error, frame, limit=-MAX_FRAMES)
+        sys.stderr.write("".join(lines)[-MAX_TEXT:])
 
 
 class _Program:
@@ -106,8 +129,14 @@ class _Program:
 
     def run(self, code: str) -> None:
         """Run the code as a program, to its very end."""
+        linecache.cache[FILE] = (len(code), None, code.splitlines(keepends=True), FILE)
         try:
             exec(compile(code, FILE, "exec"), self._module("__main__"))  # noqa: S102  # as above
+        except SystemExit:
+            raise
+        except BaseException as error:
+            _print_traceback(error)
+            raise
         finally:
             atexit._run_exitfuncs()
             self._names.clear()  # files that it left open are written

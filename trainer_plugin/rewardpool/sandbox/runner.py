@@ -56,7 +56,7 @@ def run(
     calls: Sequence[Call] = (),
     asserts: Sequence[str] = (),
     functions: Sequence[str] = (),
-    files: Mapping[str, str] | None = None,
+    files: Mapping[str, str | bytes] | None = None,
     cpu_seconds: float = 2.0,
     idle_seconds: float = 2.0,
     memory_mib: int = 256,
@@ -78,7 +78,7 @@ def run(
             results are copies, of Python's plain types.
         functions: Names of those functions; by default every name that the assertions use, that no one of them
             defines and that is not a builtin function's.
-        files: Texts by name, which the code may read in its working folder.
+        files: Contents by name, which the code may read in its working folder, and import.
         cpu_seconds: Processor time; on a busy machine it takes longer, and is no less.
         idle_seconds: In which the code could have run, and waited instead.
         memory_mib: Beyond an interpreter with what is preloaded.
@@ -117,7 +117,7 @@ def run(
 
 def _too_long(total: int) -> Verdict:
     message = f"the code has more than {MAX_CODE_BYTES} bytes"
-    return Verdict(outcome="raised", passed=0, total=total, message=message)
+    return Verdict(outcome="raised", passed=0, total=total, message=message, exit_code=1)
 
 
 class _Run:
@@ -135,6 +135,7 @@ class _Run:
         self._written: list[str] = []
         self._errors: list[str] = []
         self._cpu_seconds = 0.0
+        self._exit_code: int | None = None
 
     def verdict(self, total: int) -> Verdict:
         return Verdict(
@@ -146,17 +147,22 @@ class _Run:
             stderr="".join(self._errors),
             cpu_seconds=self._cpu_seconds,
             message=_shown(self._message),
+            exit_code=self._exit_code,
         )
 
     def program(self, stdin: str) -> str | None:
         """Run the code as a program; return its output, or None where it did not end well."""
+        self._exit_code = None
         try:
             with self._process(stdin) as process:
                 answer = process.ask("run", code=self._code)
-                if answer.get("exited") not in ("None", "0"):
+                self._exit_code = _exit_code(answer)
+                if self._exit_code != 0:
                     _check_loaded(answer)
         except Ended as ended:
-            if ended.exit_code != 0:
+            if self._exit_code is None:
+                self._exit_code = ended.exit_code
+            if self._exit_code != 0:
                 self._failed(ended.outcome, ended.message)
                 return None
         return self._written[-1]
@@ -254,6 +260,14 @@ def _check_loaded(answer: Mapping[str, Any]) -> None:
         raise Ended(*_problem(answer))
 
 
+def _exit_code(answer: Mapping[str, Any]) -> int:
+    """Return the exit code of a program that ran to its end, as Python makes it of what was raised."""
+    if "value" in answer:
+        return 0
+    code = answer.get("exited")
+    return code if type(code) is int else 1
+
+
 def _problem(answer: Mapping[str, Any]) -> tuple[Outcome, str]:
     if "exited" in answer:
         return "exited", f"called exit({str(answer['exited'])[:MAX_MESSAGE]})"
@@ -313,13 +327,13 @@ def _globals_of(table: symtable.SymbolTable) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _folder(files: Mapping[str, str]) -> Iterator[str | None]:
+def _folder(files: Mapping[str, str | bytes]) -> Iterator[str | None]:
     if not files:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="rewardpool-sandbox-") as folder:
-        for name, text in files.items():
-            Path(folder, name).write_text(text)
+        for name, content in files.items():
+            Path(folder, name).write_bytes(content.encode() if isinstance(content, str) else content)
         yield folder
 
 
@@ -328,7 +342,7 @@ def _checked(
     calls: Sequence[Call],
     asserts: Sequence[str],
     functions: Sequence[str],
-    files: Mapping[str, str],
+    files: Mapping[str, str | bytes],
     *numbers: float,
 ) -> list[Any]:
     """Return what the calls are expected to return, as JSON has it; raise ValueError with all that is wrong."""
@@ -352,9 +366,9 @@ def _checked(
     ]
     problems += [f"functions: {name!r} must be a name" for name in functions if not str.isidentifier(name)]
     problems += [
-        f"files: {name!r} must be a name without a folder, and its value a text"
-        for name, text in files.items()
-        if not name or Path(name).name != name or name == ".." or "\0" in name or not isinstance(text, str)
+        f"files: {name!r} must be a name without a folder, and its value a text or bytes"
+        for name, content in files.items()
+        if not name or Path(name).name != name or name == ".." or "\0" in name or not isinstance(content, str | bytes)
     ]
     expected = []
     for index, call in enumerate(calls):

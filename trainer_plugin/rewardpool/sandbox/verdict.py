@@ -32,6 +32,8 @@ class Verdict:
         stderr: What it wrote to standard error.
         cpu_seconds: Processor time of all its processes.
         message: The first failure, in words; empty where all passed.
+        exit_code: Of a program, the last one of several: as the shell has it, or minus the number of the signal that
+            ended it. None where the sandbox ended it, and of a module.
     """
 
     outcome: Outcome
@@ -42,6 +44,7 @@ class Verdict:
     stderr: str = ""
     cpu_seconds: float = 0.0
     message: str = ""
+    exit_code: int | None = None
 
     @property
     def score(self) -> float:
