@@ -57,7 +57,7 @@ COMMANDS: Final = {
     ),
     "gateway": (
         "gateway:gateway",
-        "Answer the remote reward protocols of OpenRLHF (/get_reward) and slime (/slime) from a pool.",
+        "Answer the protocols of OpenRLHF (/get_reward), slime (/slime) and SandboxFusion (/run_code) from a pool.",
     ),
     "models": (
         "models:models",
