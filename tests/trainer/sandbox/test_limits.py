@@ -177,3 +177,17 @@ def test_a_forked_process_has_a_parent_of_its_own() -> None:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert run("pass").outcome == "passed"
+
+
+@pytest.mark.parametrize("closed", [(0,), (1, 2), (2,), (0, 1, 2)])
+def test_a_supervisor_without_standard_streams_has_sandboxes(closed: tuple[int, ...], tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    code = f"""
+import os, sys
+for number in {closed}: os.close(number)
+from rewardpool.sandbox import run
+verdict = run("import sys; print(input()); print('note', file=sys.stderr)", stdin="text")
+open({str(said)!r}, "w").write(repr((verdict.outcome, verdict.stdout, verdict.stderr)))
+"""
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
+    assert said.read_text() == "('passed', 'text\\n', 'note\\n')"

@@ -48,6 +48,7 @@ class Zygote:
             raise SandboxUnavailableError(f"this machine lacks {lacks}")
         self._lock = threading.Lock()
         try:
+            _open_standard_streams()
             self._sock, theirs = socket.socketpair()
             with theirs:
                 self._process = subprocess.Popen(
@@ -125,6 +126,13 @@ class Zygote:
         if "error" in answer:
             raise SandboxError(f"the sandbox's parent process: {answer['error']}")
         return answer
+
+
+def _open_standard_streams() -> None:
+    """Open those that are closed, as daemons close them: else a socket gets their number, and what is printed."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _import_folders() -> list[str]:
