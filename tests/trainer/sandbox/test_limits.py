@@ -191,3 +191,17 @@ open({str(said)!r}, "w").write(repr((verdict.outcome, verdict.stdout, verdict.st
 """
     subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
     assert said.read_text() == "('passed', 'text\\n', 'note\\n')"
+
+
+HIDDEN = "mount -t proc -o hidepid=2 proc /proc && exec"
+WITHOUT_RIGHTS = "setpriv --bounding-set=-all --inh-caps=-all --regid=65534 --clear-groups --no-new-privs"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts /proc in a namespace of its own, which root may")
+def test_idle_time_is_seen_where_proc_hides_processes() -> None:
+    code = "from rewardpool.sandbox import run; print(run('import time; time.sleep(60)', idle_seconds=0.1).outcome)"
+    command = ["unshare", "--mount", "sh", "-c", f'{HIDDEN} {WITHOUT_RIGHTS} "$@"', "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.stderr.startswith(("unshare:", "mount:")):
+        pytest.skip(done.stderr)  # a container without the right to mount
+    assert done.stdout == "idle_exceeded\n", done.stderr

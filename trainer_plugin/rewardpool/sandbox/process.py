@@ -16,8 +16,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 from rewardpool.errors import SandboxError, SandboxUnavailableError
 from rewardpool.sandbox.frames import HEAD, packed
@@ -88,6 +87,30 @@ class _Stream:
         return True
 
 
+class _ProcFile:
+    """A file of /proc about a process, kept open; empty where the kernel has none, and once it has been reaped."""
+
+    def __init__(self, pid: int, name: str) -> None:
+        self._descriptor: int | None = None
+        with contextlib.suppress(OSError):
+            self._descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def read(self) -> str:
+        if self._descriptor is None:
+            return ""
+        try:
+            return os.pread(self._descriptor, 4096, 0).decode(errors="replace")
+        except OSError:
+            return ""
+
+
 class Process:
     """A process that was forked for one program."""
 
@@ -126,6 +149,9 @@ class Process:
             except OSError as error:
                 raise SandboxError(f"a process of the sandbox is gone: {error}") from error
             undo.callback(os.close, self._handle)
+            # Before it gives up being dumped: then another user sees nothing of it where /proc has hidepid=2.
+            self._stat_file = undo.enter_context(_ProcFile(self.pid, "stat"))
+            self._schedstat_file = undo.enter_context(_ProcFile(self.pid, "schedstat"))
             self._files = undo.pop_all()
         self._clock = (~self.pid << 3) | 2  # CPUCLOCK_SCHED of that process, as clock_getcpuclockid makes it
         self._sock.setblocking(False)
@@ -322,19 +348,13 @@ class Process:
 
     def _waited(self) -> float:
         """Return the seconds that it waited for a processor."""
-        try:
-            return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
-        except (OSError, IndexError):
-            return 0.0
+        fields = self._schedstat_file.read().split()
+        return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
 
     def _stat(self) -> tuple[str, int]:
         """Return the state's letter and the flags, as /proc has them; no letter where there is no such process."""
-        try:
-            text = Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return "", 0
-        fields = text.rpartition(")")[2].split()
-        return fields[0], int(fields[6])
+        fields = self._stat_file.read().rpartition(")")[2].split()
+        return (fields[0], int(fields[6])) if fields else ("", 0)
 
 
 def _pause() -> float:
