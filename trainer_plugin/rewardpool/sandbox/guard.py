@@ -70,8 +70,8 @@ def missing() -> str | None:
     """Return what this machine lacks for the guard, in words; None where it has all."""
     if sys.platform != "linux":
         return f"Linux (this is {sys.platform})"
-    if platform.machine() != syscalls.MACHINE:
-        return f"a filter of system calls for {platform.machine()} (there is one for {syscalls.MACHINE})"
+    if (machine := platform.machine()) not in syscalls.MACHINES:
+        return f"a filter of system calls for {machine} (there is one for {' and '.join(syscalls.MACHINES)})"
     if landlock_version() < LEAST_LANDLOCK:
         return f"Landlock in this kernel, version {LEAST_LANDLOCK} (Linux 6.2 or newer, with landlock among its LSMs)"
     return None
@@ -160,7 +160,7 @@ def _drop_capabilities() -> None:
 
 
 def _restrict_calls() -> None:
-    code = syscalls.filter_for(os.getpid())
+    code = syscalls.filter_for(os.getpid(), platform.machine())
     held = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(held))
     _prctl("a filter of system calls", _SET_SECCOMP, _FILTER, program)

@@ -1,9 +1,10 @@
-"""System calls that a program in the sandbox may make, as a seccomp filter. Linux on x86-64 alone.
+"""System calls that a program in the sandbox may make, as a seccomp filter. Linux on x86-64 and on 64-bit ARM.
 
 An allowlist: a call that a newer kernel adds is refused. What it leaves out are calls by which a program reaches
 another process, a network or a file it may not write: all that make processes and threads, sockets, `memfd_create`,
 `ptrace`, `process_vm_readv`, `sched_setaffinity`, mounts, names of files. Numbers are those of the kernel's
-arch/x86/entry/syscalls/syscall_64.tbl, the filter's format that of linux/bpf_common.h and linux/seccomp.h.
+arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h, the filter's format that of
+linux/bpf_common.h and linux/seccomp.h.
 """
 
 import errno
@@ -11,12 +12,28 @@ import fcntl
 import signal
 import struct
 import termios
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-MACHINE: Final = "x86_64"
 
-ALLOWED: Final = {
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Linux on one kind of processor.
+
+    Attributes:
+        audit: Its AUDIT_ARCH of linux/audit.h.
+        allowed: Calls that may be made whatever their arguments: they concern the process itself, or files that it has
+            open. By name; a kind of processor has no number for calls that are older than it.
+        special: The same of calls whose arguments decide, or which the C library has to believe missing.
+    """
+
+    audit: int
+    allowed: Mapping[str, int]
+    special: Mapping[str, int]
+
+
+_X86_64: Final = {
     "read": 0, "write": 1, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "poll": 7, "lseek": 8,
     "mmap": 9, "mprotect": 10, "munmap": 11, "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15,
     "pread64": 17, "pwrite64": 18, "readv": 19, "writev": 20, "access": 21, "select": 23, "sched_yield": 24,
@@ -30,9 +47,49 @@ ALLOWED: Final = {
     "eventfd2": 290, "epoll_create1": 291, "dup3": 292, "pipe2": 293, "preadv": 295, "pwritev": 296, "getrandom": 318,
     "membarrier": 324, "statx": 332, "rseq": 334, "faccessat2": 439,
 }  # fmt: skip
-"""Whatever their arguments: they concern the process itself, or files that it has open."""
+_AARCH64: Final = {
+    "getcwd": 17, "eventfd2": 19, "epoll_create1": 20, "epoll_ctl": 21, "epoll_pwait": 22, "dup": 23, "dup3": 24,
+    "faccessat": 48, "close": 57, "pipe2": 59, "getdents64": 61, "lseek": 62, "read": 63, "write": 64, "readv": 65,
+    "writev": 66, "pread64": 67, "pwrite64": 68, "preadv": 69, "pwritev": 70, "pselect6": 72, "ppoll": 73,
+    "readlinkat": 78, "newfstatat": 79, "fstat": 80, "exit": 93, "exit_group": 94, "futex": 98, "set_robust_list": 99,
+    "nanosleep": 101, "getitimer": 102, "setitimer": 103, "clock_gettime": 113, "clock_getres": 114,
+    "clock_nanosleep": 115, "sched_getaffinity": 123, "sched_yield": 124, "restart_syscall": 128, "sigaltstack": 132,
+    "rt_sigaction": 134, "rt_sigprocmask": 135, "rt_sigreturn": 139, "times": 153, "uname": 160, "getrlimit": 163,
+    "getrusage": 165, "gettimeofday": 169, "getpid": 172, "getppid": 173, "getuid": 174, "geteuid": 175, "getgid": 176,
+    "getegid": 177, "gettid": 178, "sysinfo": 179, "brk": 214, "munmap": 215, "mremap": 216, "mmap": 222,
+    "mprotect": 226, "madvise": 233, "getrandom": 278, "membarrier": 283, "statx": 291, "rseq": 293, "faccessat2": 439,
+}  # fmt: skip
+MACHINES: Final[Mapping[str, Machine]] = {
+    "x86_64": Machine(
+        audit=0xC000003E,
+        allowed=_X86_64,
+        special={
+            "open": 2,
+            "ioctl": 16,
+            "kill": 62,
+            "fcntl": 72,
+            "tgkill": 234,
+            "openat": 257,
+            "prlimit64": 302,
+            "clone3": 435,
+        },
+    ),
+    "aarch64": Machine(
+        audit=0xC00000B7,
+        allowed=_AARCH64,
+        special={
+            "fcntl": 25,
+            "ioctl": 29,
+            "openat": 56,
+            "kill": 129,
+            "tgkill": 131,
+            "prlimit64": 261,
+            "clone3": 435,
+        },
+    ),
+}
+"""By what `platform.machine` names them."""
 
-OPEN, IOCTL, KILL, FCNTL, TGKILL, OPENAT, PRLIMIT64, CLONE3 = 2, 16, 62, 72, 234, 257, 302, 435
 TERMINAL_QUESTIONS: Final = (termios.TCGETS, termios.TIOCGWINSZ, termios.FIOCLEX, termios.FIONREAD)
 DESCRIPTOR_COMMANDS: Final = (
     fcntl.F_DUPFD, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL, fcntl.F_DUPFD_CLOEXEC,
@@ -42,7 +99,8 @@ DESCRIPTOR_COMMANDS: Final = (
 _LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-_X86_64, _X32_BIT = 0xC000003E, 0x40000000
+_X32_BIT = 0x40000000
+"""Marks the calls of a further table that x86-64 has."""
 _INSTRUCTION = struct.Struct("=HBBI")
 
 
@@ -83,39 +141,40 @@ def _open(flags: int) -> bytes:
     return _argument(flags) + _INSTRUCTION.pack(_AND, 0, 0, 3) + _on(3, _REFUSE) + _returns(_ALLOW)
 
 
-_BEGIN = (
-    _INSTRUCTION.pack(_LOAD, 0, 0, _ARCHITECTURE)
-    + _INSTRUCTION.pack(_EQUAL, 1, 0, _X86_64)
-    + _returns(_KILL_PROCESS)
-    + _INSTRUCTION.pack(_LOAD, 0, 0, _NUMBER)
-    + _INSTRUCTION.pack(_AT_LEAST, 0, 1, _X32_BIT)
-    + _returns(_KILL_PROCESS)
-    + _allow_if_one_of(list(ALLOWED.values()))
-    # The C library then makes a thread by the older call, which is refused as any other.
-    + _on(CLONE3, _returns(_ERRNO | errno.ENOSYS))
-    + _on(OPEN, _open(1))
-    + _on(OPENAT, _open(2))
-    + _on(IOCTL, _argument(1) + _allow_if_one_of(TERMINAL_QUESTIONS) + _REFUSE)
-    + _on(FCNTL, _argument(1) + _allow_if_one_of(DESCRIPTOR_COMMANDS) + _REFUSE)
-)
-
-
-def filter_for(pid: int) -> bytes:
+def filter_for(pid: int, machine: str) -> bytes:
     """Return the filter for the process of this id, which may send signals to itself alone.
 
     TRAP: not SIGKILL either, which its supervisor takes for the kernel's end of a process where memory is short.
+
+    Raises:
+        KeyError: There is none for such a machine.
     """
+    calls = MACHINES[machine]
     # Reads limits of its own: neither of another process, nor with new ones.
     own_limits = (_argument(0) + _unless_equal_refuse(0) + _argument(2) + _unless_equal_refuse(0) + _upper_half(2)) + (
         _unless_equal_refuse(0) + _returns(_ALLOW)
     )
-    return (
-        _BEGIN
-        + _on(KILL, _own_signal(pid, argument=1))
-        + _on(TGKILL, _own_signal(pid, argument=2))
-        + _on(PRLIMIT64, own_limits)
-        + _REFUSE
+    blocks = {
+        # The C library then makes a thread by the older call, which is refused as any other.
+        "clone3": _returns(_ERRNO | errno.ENOSYS),
+        "open": _open(1),
+        "openat": _open(2),
+        "ioctl": _argument(1) + _allow_if_one_of(TERMINAL_QUESTIONS) + _REFUSE,
+        "fcntl": _argument(1) + _allow_if_one_of(DESCRIPTOR_COMMANDS) + _REFUSE,
+        "kill": _own_signal(pid, argument=1),
+        "tgkill": _own_signal(pid, argument=2),
+        "prlimit64": own_limits,
+    }
+    begin = (
+        _INSTRUCTION.pack(_LOAD, 0, 0, _ARCHITECTURE)
+        + _INSTRUCTION.pack(_EQUAL, 1, 0, calls.audit)
+        + _returns(_KILL_PROCESS)
+        + _INSTRUCTION.pack(_LOAD, 0, 0, _NUMBER)
+        + _INSTRUCTION.pack(_AT_LEAST, 0, 1, _X32_BIT)
+        + _returns(_KILL_PROCESS)
+        + _allow_if_one_of(list(calls.allowed.values()))
     )
+    return begin + b"".join(_on(number, blocks[name]) for name, number in calls.special.items()) + _REFUSE
 
 
 def _own_signal(pid: int, *, argument: int) -> bytes:
