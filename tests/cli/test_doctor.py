@@ -12,6 +12,7 @@ import yaml
 from support.stand_in_nvidia_smi import stand_in_nvidia_smi
 from typer.testing import CliRunner
 
+from rewardpool.sandbox.parent import _Zygotes
 from rewardpool_api import names
 from rewardpool_api.schema import custom_resource_definition
 from rewardpool_cli import app
@@ -50,6 +51,19 @@ def seen(**given: Any) -> Seen:
 )
 def test_only_what_pools_there_need_and_have_not_is_broken(given: dict[str, Any], is_broken: bool) -> None:
     assert bool(broken([finding(**given)], "machine")) is is_broken
+
+
+def test_what_code_in_a_sandbox_reaches_is_named() -> None:
+    assert machine.sandbox_line([], 7).found.startswith("Landlock 7 and seccomp; tried and refused: a file, writing, ")
+    line = machine.sandbox_line(["a socket"], 7)
+    assert (line.state, line.found) == ("failed", "code that a policy wrote reaches a socket")
+
+
+def test_a_machine_without_sandboxes_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rewardpool.sandbox.parent.missing", lambda: "Landlock in this kernel")
+    monkeypatch.setattr("rewardpool.sandbox.runner.zygotes", _Zygotes())
+    [line] = next(check for check in machine.checks({}) if check.name == "sandbox").look()
+    assert (line.state, line.found) == ("missing", "this machine lacks Landlock in this kernel")
 
 
 def test_a_line_that_is_not_ok_has_a_remedy() -> None:

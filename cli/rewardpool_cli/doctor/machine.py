@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from rewardpool.client import open_files
+from rewardpool.errors import SandboxError, SandboxUnavailableError
+from rewardpool.sandbox.guard import landlock_version
+from rewardpool.sandbox.probe import ATTEMPTS, reached
 from rewardpool_api import names
 from rewardpool_api.pool import RouterSpec
 from rewardpool_cli.doctor.finding import Finding, Place, State
@@ -53,6 +56,7 @@ def checks(environ: Mapping[str, str]) -> list[Check]:
         check("state folder", partial(_look_at_state_folder, environ), files, essential=True),
         check("local pools", partial(_look_at_pools, environ), files),
         check("open files", _look_at_open_files, files),
+        check("sandbox", _look_at_sandbox, programs),
     ]
 
 
@@ -150,6 +154,20 @@ def open_files_line(soft: int, hard: int) -> Finding:
     )
 
 
+def sandbox_line(reached: Sequence[str], landlock: int) -> Finding:
+    """What code in a sandbox reaches here.
+
+    Args:
+        reached: what it tried and should not reach.
+        landlock: version of the kernel's.
+    """
+    if reached:
+        found = f"code that a policy wrote reaches {', '.join(reached)}"
+        return _line("sandbox", "failed", found, "run no such code here, and report the kernel with this line")
+    tried = ", ".join(ATTEMPTS)
+    return _line("sandbox", "ok", f"Landlock {landlock} and seccomp; tried and refused: {tried}")
+
+
 def _limit(number: int) -> str:
     return "no limit" if number == resource.RLIM_INFINITY else f"{number:,}"
 
@@ -226,6 +244,16 @@ def _left_processes(folder: PoolFolder) -> int:
 
 def _look_at_open_files() -> list[Finding]:
     return [open_files_line(*resource.getrlimit(resource.RLIMIT_NOFILE))]
+
+
+def _look_at_sandbox() -> list[Finding]:
+    remedy = "functions that run no code of a policy's need none; for those that do see docs/sandbox.md, What does not"
+    try:
+        return [sandbox_line(reached(), landlock_version())]
+    except SandboxUnavailableError as error:
+        return [_line("sandbox", "missing", str(error), remedy)]
+    except SandboxError as error:
+        return [_line("sandbox", "failed", str(error), remedy)]
 
 
 def _look_at_kubectl(environ: Mapping[str, str]) -> list[Finding]:

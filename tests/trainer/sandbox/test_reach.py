@@ -2,10 +2,11 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rewardpool.sandbox import Call, run
+from rewardpool.sandbox import Call, probe, run
 from rewardpool.sandbox.parent import zygotes
 
 BY_LIBC = """
@@ -81,7 +82,7 @@ def test_code_cannot_reach(attempt: str, tmp_path: Path) -> None:
     parent = zygotes.get(())
     verdict = run(code, calls=[Call(function="attempt", expected="")])
     assert (verdict.outcome, verdict.passed) == ("raised", 0), verdict
-    assert verdict.message.startswith(("OSError", "PermissionError", "RuntimeError", "ValueError")), verdict
+    assert verdict.message.startswith(("OSError", "PermissionError", "FileNotFoundError", "RuntimeError", "ValueError"))
     assert (zygotes.get(()), secret.read_text()) == (parent, "the answer")
     assert os.stat(secret).st_mode & 0o777 != 0o777
 
@@ -121,3 +122,12 @@ def is_open(number):
 def count(): return sum(is_open(number) for number in range(3, 1000))
 """
     assert run(code, calls=[Call(function="count", expected=1)], preload=("numpy",)).outcome == "passed"
+
+
+def test_the_probe_reaches_all_without_a_sandbox_and_nothing_in_it(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    for attempt in probe.ATTEMPTS.values():
+        names: dict[str, Any] = {"os": os}
+        exec(attempt, names)
+        assert names[attempt.removeprefix("def ").partition("(")[0]](str(tmp_path)) is not None
+    assert probe.reached() == []
