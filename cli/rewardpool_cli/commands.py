@@ -13,7 +13,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 COMMANDS: Final = {
-    "up": ("up:up", "Run a pool on this machine, or give a running one its changed manifest."),
+    "up": ("up:up", "Run a pool on this machine, or give a running one its changed manifest or code."),
     "down": ("stopping:down", "Stop a pool of this machine: requests in flight finish, no process is left."),
     "delete": (
         "stopping:delete",

@@ -58,6 +58,11 @@ def read_text(path: Path) -> str:
         ) from None
 
 
+def folder_of_file(path: Path) -> Path:
+    """The folder that a file is in, whichever links led to it; of standard input, the current one."""
+    return Path.cwd() if path == STANDARD_INPUT else path.resolve().parent
+
+
 def named(path: Path) -> str:
     """What a message calls the file."""
     return "standard input" if path == STANDARD_INPUT else str(path)

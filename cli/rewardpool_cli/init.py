@@ -189,8 +189,8 @@ def _draft(source: str, name: str, *, revision: str, trusted: bool, weights: lis
 def _where(source: str) -> str:
     module = source.removeprefix(FUNCTION_SCHEME).partition(":")[0]
     return (
-        f"`rewardpool up` finds the module {module} in its own folder, and a cluster in spec.worker.podTemplate's image"
-        " or in a mounted ConfigMap"
+        f"`rewardpool up` finds the module {module} beside the manifest, and a cluster in"
+        " spec.worker.podTemplate's image or in a mounted ConfigMap"
     )
 
 

@@ -19,7 +19,7 @@ from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import WorkerProcess
 from rewardpool_cli.screens import PHASE_STYLES, PLAIN_WIDTH, err, wanted_replicas
 from rewardpool_local.commands import Up, has_failed, is_settled
-from rewardpool_local.folder import PoolFolder
+from rewardpool_local.folder import PoolFolder, asked_for
 from rewardpool_local.page_folder import PageFolder
 from rewardpool_local.process import tail
 
@@ -46,7 +46,7 @@ class Progress:
     def look(self, now: float) -> RewardPool | None:
         """Read the state, and say once that samples can be scored, and once that all wanted replicas serve."""
         pool = self.up.folder.read_pool()
-        if pool is None or pool.spec != self.up.wanted.spec:
+        if pool is None or asked_for(pool) != asked_for(self.up.wanted):
             return None
         for worker in pool.status.workers:
             self.since.setdefault((worker.name, worker.pid), now)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,7 +13,8 @@ from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
 from rewardpool_cli.targets import Target, Where, locate, pool_here
-from rewardpool_cli.up import exit_unless
+from rewardpool_cli.up import exit_unless, follow_change
+from rewardpool_local import commands
 from rewardpool_operator.times import rfc3339
 
 if TYPE_CHECKING:
@@ -31,9 +33,17 @@ def restart(
 ) -> None:
     """Replace all workers by new ones of the same spec, as a rollout: no request is lost.
 
+    A pool of this machine takes the code that its function has now.
+
     Example: rewardpool restart rl/helpfulness
     """
-    target = _in_cluster(name, Where(namespace=namespace, context=context, local=local), "rewardpool down, then up")
+    target = locate(name, Where(namespace=namespace, context=context, local=local))
+    if target.is_local:
+        folder = pool_here(name, namespace)
+        change = commands.restart(folder, os.environ)
+        if not no_wait:
+            follow_change(change, folder, change.wanted.spec.start_seconds)
+        return
     exit_unless(asyncio.run(_restart(target, waits=not no_wait)))
 
 
@@ -62,9 +72,13 @@ def rollback(
 
     Example: rewardpool rollback rl/helpfulness
     """
-    target = _in_cluster(
-        name, Where(namespace=namespace, context=context, local=local), "rewardpool up -f with the earlier manifest"
-    )
+    target = locate(name, Where(namespace=namespace, context=context, local=local))
+    if target.is_local:
+        pool_here(name, namespace)
+        raise RefusedError(
+            f"{name} is a pool of this machine, which goes back by itself alone: give it the earlier manifest and code"
+            " by rewardpool up -f"
+        )
     exit_unless(asyncio.run(_roll_back(target, to_revision, waits=not no_wait)))
 
 
@@ -140,14 +154,6 @@ def _restart_undone(pool: dict[str, Any], deployment: dict[str, Any]) -> list[di
         return [{"op": "remove", "path": path}]
     whole = [] if found else [{"op": "add", "path": "/metadata/annotations", "value": {}}]
     return [*whole, {"op": "add", "path": path, "value": after}]
-
-
-def _in_cluster(name: str, where: Where, instead: str) -> Target:
-    target = locate(name, where)
-    if target.is_local:
-        pool_here(name, where.namespace)
-        raise RefusedError(f"{name} is a pool of this machine, which keeps no revisions: {instead}")
-    return target
 
 
 async def _followed(cluster: "Cluster", before: RewardPool, *, waits: bool, what: str) -> bool:

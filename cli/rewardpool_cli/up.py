@@ -10,7 +10,7 @@ import typer
 
 from rewardpool_cli import progress, screens
 from rewardpool_cli.errors import FAILED
-from rewardpool_cli.files import ManifestFile, read_pool
+from rewardpool_cli.files import ManifestFile, folder_of_file, read_pool
 from rewardpool_local import commands
 from rewardpool_local.folder import PoolFolder, folder_of
 from rewardpool_local.machine import unheeded
@@ -27,21 +27,21 @@ def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the pool is ready; it runs on.")] = False,
     wait_seconds: WaitSeconds = None,
 ) -> None:
-    """Run a pool on this machine, or give a running one its changed manifest.
+    """Run a pool on this machine, or give a running one its changed manifest or code.
 
     Example: rewardpool up -f pool.yaml
     """
     asked_at = monotonic()
-    pool = read_pool(file)
+    pool, project = read_pool(file), folder_of_file(file)
     for line in unheeded(pool):
         screens.err.print(line, style="yellow", markup=False, soft_wrap=True)
     seconds = pool.spec.start_seconds if wait_seconds is None else wait_seconds
     running = folder_of(pool.key, os.environ)
     if running.is_supervised():
-        follow_change(commands.hand_over(pool, running, port=port), running, seconds)
+        follow_change(commands.hand_over(pool, project, running, port=port, environ=os.environ), running, seconds)
         return
     screens.log_to_screen()
-    folder = commands.prepare(pool, port=port, environ=os.environ)
+    folder = commands.prepare(pool, project, port=port, environ=os.environ)
     if detach:
         started = commands.start_in_background(folder, port=port, give_up_seconds=wait_seconds, asked_at=asked_at)
         # The supervisor gives up by itself; what it says last is to be shown. Some replicas are enough to go on with.
@@ -56,11 +56,11 @@ def up(
 
 
 def follow_change(change: commands.Up | None, folder: PoolFolder, seconds: float) -> None:
-    """Show how a running pool becomes what its changed manifest says."""
+    """Show how a running pool becomes what was asked for."""
     if change is None:
-        screens.out.print(f"{folder.pool_key} runs already, from the same manifest; nothing to do")
+        screens.out.print(f"{folder.pool_key} runs already, from the same manifest and code; nothing to do")
         return
-    screens.err.print(f"{folder.pool_key} runs already and gets its changed manifest")
+    screens.err.print(f"{folder.pool_key} runs already and gets what changed")
     # A rollout that fails is said to have failed by its supervisor, after the same time.
     longest = seconds + commands.STOP_SECONDS
     exit_unless(asyncio.run(progress.follow(change, seconds=longest, serves_already=True)))

@@ -63,6 +63,11 @@ ANNOTATION_GOLDEN_SCORES: Final = f"{GROUP}/golden-scores"
 ANNOTATION_RESTARTED_AT: Final = f"{GROUP}/restarted-at"
 """On a pool, and from there on its worker pods' template: another value is another revision. By custom a time."""
 
+ANNOTATION_FOLDERS: Final = f"{GROUP}/folders"
+"""On a pool of one machine: the folder of its manifest, and further ones that its function is looked up in."""
+ANNOTATION_CODE: Final = f"{GROUP}/code"
+"""On a pool of one machine: digest of its function's code; another one is another revision."""
+
 ANNOTATION_ROTATE_KEY: Final = f"{GROUP}/rotate-key"
 """On a pool: every new value asks for new keys once. On its admin Secret: the last value that was obeyed."""
 

@@ -13,17 +13,29 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
 
-from rewardpool_api import RewardPool, RewardPoolStatus, dump_manifest
+from rewardpool_api import RewardPool, RewardPoolStatus, dump_manifest, names
 from rewardpool_api.reasons import NEVER_STARTS, NOTHING_WANTED, ConditionReason
-from rewardpool_local.folder import STARTING, PoolFolder, folder_of, stopped
+from rewardpool_local.folder import STARTING, PoolFolder, annotated, asked_for, folder_of, stopped
+from rewardpool_local.function_code import FunctionCode
 from rewardpool_local.gpus import VISIBLE
-from rewardpool_local.machine import NotStartableError, check, check_gpus, check_variables, server_python
+from rewardpool_local.machine import (
+    NotStartableError,
+    check,
+    check_gpus,
+    check_variables,
+    folders_of,
+    server_python,
+    with_code,
+)
 from rewardpool_local.process import kill_all
 from rewardpool_local.supervisor import Settings, Supervisor, kill_leftovers
+from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -54,14 +66,21 @@ class Up:
         return not self.folder.is_supervised()
 
 
-def prepare(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> PoolFolder:
+def prepare(pool: RewardPool, project: Path, *, port: int | None, environ: Mapping[str, str]) -> PoolFolder:
     """Check what the pool needs and end what a killed supervisor left of it.
+
+    Args:
+        pool: the manifest.
+        project: the folder that it is in.
+        port: of the router; None for a free one.
+        environ: of the command.
 
     Raises:
         NotStartableError: it cannot run here.
         AlreadyRunningError: it was started by somebody else just now.
     """
     check(pool, port=port, environ=environ)
+    pool, code = with_code(pool, project, environ)
     folder = folder_of(pool.key, environ)
     folder.create()
     with folder.supervised():
@@ -69,7 +88,7 @@ def prepare(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -
         if killed:
             log.warning("ended %d processes that a killed supervisor had left: %s", len(killed), _listed(killed))
         before = folder.read_pool()
-        folder.write_wanted(_next_generation(pool, before))
+        _ask(folder, _next_generation(pool, before), code)
         folder.write_pool(stopped(_next_generation(pool, before), reason=STARTING, message="it is being started"))
     return folder
 
@@ -115,20 +134,32 @@ def start_in_background(
     return Up(folder, wanted, process)
 
 
-def hand_over(pool: RewardPool, folder: PoolFolder, *, port: int | None = None) -> Up | None:
-    """Give a changed manifest to the pool's running supervisor; None when nothing changed.
+def hand_over(
+    pool: RewardPool, project: Path, folder: PoolFolder, *, port: int | None = None, environ: Mapping[str, str]
+) -> Up | None:
+    """Give a changed manifest, or the changed code of its function, to the pool's running supervisor.
 
     Args:
         pool: the manifest.
+        project: the folder that it is in.
         folder: of the running pool.
         port: that its router shall have; None for the one that it has.
+        environ: of the command.
+
+    Returns:
+        None when nothing changed.
 
     Raises:
-        NotStartableError: the change cannot be made while the pool runs.
+        NotStartableError: the change cannot be made while the pool runs, or the pool that runs is another project's.
     """
-    _check_port_of_running(folder, port)
     running = folder.read_wanted()
-    if running is not None and running.spec == pool.spec:
+    if running is not None:
+        _check_project(running, project)
+        restarted_at = running.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
+        pool = annotated(pool, {names.ANNOTATION_RESTARTED_AT: restarted_at})
+    _check_port_of_running(folder, port)
+    pool, code = with_code(pool, project, environ)
+    if running is not None and asked_for(running) == asked_for(pool):
         return None
     if running is not None and running.spec.router.auth.mode != pool.spec.router.auth.mode:
         raise NotStartableError(
@@ -137,7 +168,22 @@ def hand_over(pool: RewardPool, folder: PoolFolder, *, port: int | None = None) 
         )
     check_variables(pool)
     _check_gpus_of_running(pool, folder)
-    folder.write_wanted(pool)
+    _ask(folder, pool, code)
+    return Up(folder, pool)
+
+
+def restart(folder: PoolFolder, environ: Mapping[str, str]) -> Up:
+    """Ask a running pool for new workers of the same manifest, with the code that its function has now.
+
+    Raises:
+        NotRunningError: it does not run.
+        NotStartableError: its function is not there any more.
+    """
+    running = _running(folder)
+    project, *_ = folders_of(running) or (Path.cwd(),)
+    pool, code = with_code(running, project, environ)
+    pool = annotated(pool, {names.ANNOTATION_RESTARTED_AT: rfc3339(datetime.now(UTC))})
+    _ask(folder, pool, code)
     return Up(folder, pool)
 
 
@@ -149,10 +195,7 @@ def scale(folder: PoolFolder, replicas: int) -> Up:
         NotStartableError: there are too few GPUs for so many.
         ValidationError: the manifest does not take a number of replicas.
     """
-    wanted = folder.read_wanted()
-    if wanted is None or not folder.is_supervised():
-        raise NotRunningError(f"{folder.pool_key} does not run; start it with `rewardpool up`")
-    manifest = dump_manifest(wanted)
+    manifest = dump_manifest(_running(folder))
     manifest["spec"]["replicas"] = replicas
     changed = RewardPool.model_validate(manifest)
     _check_gpus_of_running(changed, folder)
@@ -226,9 +269,39 @@ def has_failed(up: Up) -> bool:
 def _status_of(up: Up) -> RewardPoolStatus:
     """The pool's status; an empty one as long as it is about another manifest than the one that was asked for."""
     pool = up.folder.read_pool()
-    if pool is None or pool.spec != up.wanted.spec or pool.status.observed_generation != pool.metadata.generation:
+    if (
+        pool is None
+        or asked_for(pool) != asked_for(up.wanted)
+        or pool.status.observed_generation != pool.metadata.generation
+    ):
         return RewardPoolStatus()
     return pool.status
+
+
+def _running(folder: PoolFolder) -> RewardPool:
+    """Return what was last asked for of a pool that runs."""
+    wanted = folder.read_wanted()
+    if wanted is None or not folder.is_supervised():
+        raise NotRunningError(f"{folder.pool_key} does not run; start it with `rewardpool up`")
+    return wanted
+
+
+def _ask(folder: PoolFolder, pool: RewardPool, code: FunctionCode | None) -> None:
+    """Ask for the pool, with its function's code as it was read."""
+    with folder.code.locked():
+        if code is not None:
+            folder.code.keep(code, folders_of(pool))
+        folder.write_wanted(pool)
+
+
+def _check_project(running: RewardPool, project: Path) -> None:
+    """Whether the pool that runs is of the project that asks for it."""
+    others = folders_of(running)
+    if others and others[0] != project:
+        raise NotStartableError(
+            f"metadata.name: {running.key} runs already for the manifest in {others[0]}, and this one is in {project}:"
+            f" give this pool another name or namespace, or stop the other by `rewardpool down {running.key}` first"
+        )
 
 
 def _check_port_of_running(folder: PoolFolder, port: int | None) -> None:
@@ -254,7 +327,7 @@ def _check_gpus_of_running(pool: RewardPool, folder: PoolFolder) -> None:
 def _next_generation(pool: RewardPool, before: RewardPool | None) -> RewardPool:
     generation = 1
     if before is not None:
-        generation = before.metadata.generation + (before.spec != pool.spec)
+        generation = before.metadata.generation + (asked_for(before) != asked_for(pool))
     metadata = pool.metadata.model_copy(update={"generation": generation})
     return pool.model_copy(update={"metadata": metadata, "status": RewardPoolStatus()})
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import aiohttp
 
-from rewardpool_api import RewardPool
+from rewardpool_api import RewardPool, names
 from rewardpool_api.status import WorkerProcess
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.gpu_shares import GpuShares
@@ -47,7 +47,7 @@ class Fleet:
         self._run = run
         self._session = session
         self._key = key
-        self._launcher = Launcher(python=python, folder=folder, environ=environ)
+        self._launcher = Launcher(python=python, folder=folder)
         self._gpus = GpuShares(run.pool, environ)
         self._replicas: dict[str, Replica] = {}
         self._sets: dict[str, WorkerSet] = {}
@@ -66,6 +66,13 @@ class Fleet:
     def has_gpu(self) -> bool:
         """Whether some engine has a GPU, which those that sleep do not."""
         return any(replica.has_gpu for replica in self._replicas.values())
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """Digests of the code that its workers run, or would run if one started again."""
+        revisions = {*self._sets, *(replica.revision for replica in self._replicas.values())}
+        annotations = (self._pools[revision].metadata.annotations for revision in revisions)
+        return frozenset(found[names.ANNOTATION_CODE] for found in annotations if names.ANNOTATION_CODE in found)
 
     async def carry_out(self, plan: Plan, pool: RewardPool, now: datetime) -> None:
         """Mark, stop and start workers as planned. `pool` is what the plan's newest revision was rendered from."""

@@ -7,6 +7,7 @@
     key, admin-key   mode 0600
     metrics-url      where the router's metrics are
     files/, logs/    what engines mount, what processes print
+    code/            copies of its function's code, by revision, see code_copies.py
     demands/         what training jobs announce; written by them, see demand_files.py
     awake/           who holds the pool awake; files locked by trainers, see holders.py
     gpu              whether trainers or engines have shared GPUs; locked by them, see gpu_claim.py
@@ -25,11 +26,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifest, names
 from rewardpool_api.status import ConditionType
+from rewardpool_local.code_copies import CodeCopies
 from rewardpool_operator.times import rfc3339
 from rewardpool_runtime.file_lock import try_lock
 from rewardpool_runtime.state_files import (
@@ -80,6 +83,7 @@ class PoolFolder:
         self.demands = path / DEMANDS_DIR
         self.awake = path / AWAKE_DIR
         self.gpu = path / GPU_FILE
+        self.code = CodeCopies(path)
         self.key_file = path / names.KEY_FILE
         self.admin_key_file = path / "admin-key"
         self._state = path / names.STATE_FILE
@@ -195,6 +199,19 @@ class PoolFolder:
             return self._metrics_url.read_text()
         except FileNotFoundError:
             return None
+
+
+def asked_for(pool: RewardPool) -> tuple[Any, ...]:
+    """Return what makes two requests for a pool the same: its spec, its function's code, and when it was restarted."""
+    annotations = pool.metadata.annotations
+    return pool.spec, annotations.get(names.ANNOTATION_CODE), annotations.get(names.ANNOTATION_RESTARTED_AT)
+
+
+def annotated(pool: RewardPool, annotations: Mapping[str, str | None]) -> RewardPool:
+    """Return the object with these annotations; None removes one."""
+    both = {**pool.metadata.annotations, **annotations}
+    kept = {name: value for name, value in both.items() if value is not None}
+    return pool.model_copy(update={"metadata": pool.metadata.model_copy(update={"annotations": kept})})
 
 
 def folder_of(pool: str, environ: Mapping[str, str]) -> PoolFolder:

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +12,7 @@ from rewardpool_api import RewardPool, names
 from rewardpool_api.worker import WorkerSpec
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.gpus import counted
-from rewardpool_local.machine import HOST, free_port, function_path
+from rewardpool_local.machine import HOST, folders_of, free_port
 from rewardpool_local.supervised_process import Command
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
 
@@ -30,7 +31,9 @@ def revision_of(pool: RewardPool) -> str:
     spec = pool.spec.model_copy(update={"worker": worker})
     target = LaunchTarget(served_name=pool.served_name, host=HOST, port=0, key_file=_key_of(pool, "key"), sleeps=True)
     start = engine_for(pool.spec.engine.name).launch(spec, target)
-    text = json.dumps([start.argv, sorted(start.env.items()), counted(pool.spec)])
+    annotations = pool.metadata.annotations
+    marks = [annotations.get(name, "") for name in (names.ANNOTATION_CODE, names.ANNOTATION_RESTARTED_AT)]
+    text = json.dumps([start.argv, sorted(start.env.items()), counted(pool.spec), marks])
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -41,9 +44,7 @@ class Launcher:
     python: str
     """The interpreter that has the engine."""
     folder: PoolFolder
-    """Has the mounted files and the key."""
-    environ: Mapping[str, str]
-    """This process's environment."""
+    """Has the mounted files, the key, and copies of the function's code."""
 
     def command(self, pool: RewardPool, *, gpus: Mapping[str, str]) -> Command:
         """Starts a worker of this pool on a port that is free now.
@@ -51,17 +52,23 @@ class Launcher:
         Args:
             pool: What it is a worker of.
             gpus: Variables that name its GPUs; they win over those of `spec.engine.env`.
+
+        Raises:
+            CodeGoneError: the copy of its function's code is gone.
         """
         port = free_port()
-        launch = self._launch(pool, port)
+        code = pool.metadata.annotations.get(names.ANNOTATION_CODE)
+        originals = self.folder.code.originals(code) if code is not None else {}
+        launch = self._launch(pool, port, copies=tuple(originals))
         # A revision is the hash of how a worker is started, so it cannot be part of that.
         env = {**launch.env, **gpus, names.ENV_REVISION: revision_of(pool)}
-        return Command(argv=launch.argv, env=env, url=f"http://{HOST}:{port}")
+        return Command(argv=launch.argv, env=env, url=f"http://{HOST}:{port}", originals=originals)
 
-    def _launch(self, pool: RewardPool, port: int) -> Launch:
+    def _launch(self, pool: RewardPool, port: int, *, copies: Sequence[str]) -> Launch:
         is_function = pool.spec.engine.name == "python"
         target = LaunchTarget(
-            python=(sys.executable if is_function else self.python,),
+            # -P: else the folder that the command was run in would be before all others.
+            python=(sys.executable, "-P") if is_function else (self.python,),
             served_name=pool.served_name,
             host=HOST,
             port=port,
@@ -76,7 +83,7 @@ class Launcher:
             # An engine is three processes that import the same 4,000 modules: 8 s of a CPU each with byte code, 16 s
             # without. So it may keep byte code in its own installation where the user has switched that off.
             return replace(launch, env={"PYTHONDONTWRITEBYTECODE": "", **launch.env})
-        path = function_path(pool.spec.engine.variables, self.environ)
+        path = os.pathsep.join([*copies, *map(str, folders_of(pool))])
         return replace(launch, env={**launch.env, "PYTHONPATH": path})
 
 

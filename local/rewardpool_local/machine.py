@@ -8,12 +8,15 @@ import socket
 import subprocess
 import symtable
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
+from rewardpool_local.folder import annotated
+from rewardpool_local.function_code import CodeTooLargeError, FunctionCode, read_code
 from rewardpool_local.gpu_shares import owners_of
 from rewardpool_local.gpus import GpusUnreadableError, counted, refusal, visible_to
 from rewardpool_operator.routers.programs import PROGRAMS
@@ -37,7 +40,14 @@ def version(module):
 found = [module for module in sys.argv[1:] if util.find_spec(module)]
 print(json.dumps([sys.version.split()[0], {module: version(module) for module in found}]))
 """
-_ORIGIN = "import sys, importlib.util as u; print(u.find_spec(sys.argv[1]).origin)"
+_ORIGIN = """
+import sys, importlib.util as util
+try:
+    spec = util.find_spec(sys.argv[1])
+except ModuleNotFoundError:
+    spec = None
+print(spec.origin if spec and spec.has_location else "")
+"""
 FIND_SECONDS = 60
 
 
@@ -64,10 +74,11 @@ def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> 
     """Find out before the start what would make it fail.
 
     Raises:
-        NotStartableError: a model that is not there, a port in use, or a program that is missing.
+        NotStartableError: a model that is not there, a port in use, or a program that is missing. Not a function, which
+            `with_code` looks for.
     """
     check_variables(pool)
-    _check_model(pool, environ)
+    _check_model(pool)
     if pool.spec.router.tls is not None:
         raise NotStartableError(
             "spec.router.tls is for a cluster: a pool on one machine is reached by 127.0.0.1 alone; leave it out"
@@ -147,7 +158,7 @@ def check_variables(pool: RewardPool) -> None:
             )
 
 
-def _check_model(pool: RewardPool, environ: Mapping[str, str]) -> None:
+def _check_model(pool: RewardPool) -> None:
     for adapter in pool.spec.model.adapters:
         _check_adapter(adapter)
     source = parse_source(pool.spec.model.source)
@@ -159,9 +170,6 @@ def _check_model(pool: RewardPool, environ: Mapping[str, str]) -> None:
             raise NotStartableError("spec.model.source: pvc:// needs Kubernetes; use file:///ABSOLUTE/PATH here")
         case "s3":
             raise NotStartableError("spec.model.source: s3:// needs Kubernetes; download it, and use file:// here")
-        case "python":
-            module, _, function = source.location.partition(":")
-            _check_function(module, function, pool, environ)
 
 
 def _check_adapter(adapter: AdapterSpec) -> None:
@@ -172,20 +180,71 @@ def _check_adapter(adapter: AdapterSpec) -> None:
         raise NotStartableError(f"{field}: there is no folder {source.location} on this machine")
 
 
-def _check_function(module: str, function: str, pool: RewardPool, environ: Mapping[str, str]) -> None:
-    path = function_path(pool.spec.engine.variables, environ)
+def with_code(pool: RewardPool, project: Path, environ: Mapping[str, str]) -> tuple[RewardPool, FunctionCode | None]:
+    """Find the code of the pool's function, if that is what it scores with.
+
+    Args:
+        pool: The manifest.
+        project: The folder that it is in.
+        environ: Of the command, whose current folder counts too.
+
+    Returns:
+        The pool with what it is asked for with, and the code.
+
+    Raises:
+        NotStartableError: there is no such function, or its code is too large.
+    """
+    source = parse_source(pool.spec.model.source)
+    if source.scheme != "python":
+        return annotated(pool, {names.ANNOTATION_FOLDERS: str(project), names.ANNOTATION_CODE: None}), None
+    module, _, function = source.location.partition(":")
+    folders = function_folders(project, pool.spec.engine.variables, environ)
     try:
-        missing = _missing(sys.executable, [module], {**environ, "PYTHONPATH": path})
+        code = read_code(module, folders)
+        if code.own is None:
+            origin = _origin_of_installed(module, folders, environ)
+            if not _is_copy(origin):
+                folders = (*folders, origin.parents[module.count(".") + (origin.stem == "__init__")])
+                code = read_code(module, folders)
+    except CodeTooLargeError as error:
+        raise NotStartableError(f"spec.model.source: the module {module}: {error}") from None
+    if code.own is not None:
+        origin = folders[code.own.place.folder] / code.own.place.path
+    if lacks_name(origin, function):
+        raise NotStartableError(f"spec.model.source: the module {module} ({origin}) has no function {function}")
+    said = {
+        names.ANNOTATION_FOLDERS: os.pathsep.join(map(str, folders)),
+        names.ANNOTATION_CODE: code.digest if code.files else None,
+    }
+    return annotated(pool, said), code
+
+
+def _origin_of_installed(module: str, folders: Sequence[Path], environ: Mapping[str, str]) -> Path:
+    """Return the file of a module.
+
+    Raises:
+        NotStartableError: it is not installed.
+    """
+    path = os.pathsep.join(map(str, folders))
+    environ = {**environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    try:
+        said = _run_python(sys.executable, _ORIGIN, [module], environ).strip()
     except NotStartableError as error:
         raise NotStartableError(f"spec.model.source: looking for the module {module} failed: {error}") from None
-    if missing:
+    if not said:
         raise NotStartableError(
-            f"spec.model.source: there is no module {module} in {path} nor in {sys.prefix}; run `rewardpool up` in its "
-            "folder, or set PYTHONPATH in spec.engine.env"
+            f"spec.model.source: there is no module {module} in {path} nor in {sys.prefix}; put it beside the manifest,"
+            " or its folder into PYTHONPATH in spec.engine.env"
         )
-    origin = _run_python(sys.executable, _ORIGIN, [module], {**environ, "PYTHONPATH": path}).strip()
-    if lacks_name(Path(origin), function):
-        raise NotStartableError(f"spec.model.source: the module {module} ({origin}) has no function {function}")
+    return Path(said)
+
+
+def _is_copy(origin: Path) -> bool:
+    """Whether an installed module is a copy of what somebody edits, and not that itself (`pip install -e`)."""
+    standard = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    return bool({"site-packages", "dist-packages"}.intersection(origin.parts)) or any(
+        map(origin.is_relative_to, standard)
+    )
 
 
 def lacks_name(source: Path, name: str) -> bool:
@@ -202,10 +261,21 @@ def lacks_name(source: Path, name: str) -> bool:
     return not (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace())
 
 
-def function_path(engine_env: Mapping[str, str], environ: Mapping[str, str]) -> str:
-    """PYTHONPATH of a function worker: the user's own folders, then the folder that the command is run in."""
-    users = engine_env.get("PYTHONPATH") or environ.get("PYTHONPATH")
-    return os.pathsep.join([*([users] if users else []), str(Path.cwd())])
+def function_folders(project: Path, engine_env: Mapping[str, str], environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return where a function's modules are looked for before the installed ones; the first that has a module wins.
+
+    The folder of the manifest, those of PYTHONPATH (spec.engine.env's replaces the environment's, as for any variable),
+    and the folder that the command is run in.
+    """
+    here = Path.cwd()
+    users = (engine_env.get("PYTHONPATH") or environ.get("PYTHONPATH") or "").split(os.pathsep)
+    return tuple(dict.fromkeys([project, *(here / user for user in users if user), here]))
+
+
+def folders_of(pool: RewardPool) -> tuple[Path, ...]:
+    """Return the folders that a pool was asked for with, its manifest's first; none where nothing says."""
+    said = pool.metadata.annotations.get(names.ANNOTATION_FOLDERS, "")
+    return tuple(map(Path, said.split(os.pathsep))) if said else ()
 
 
 def _check_port(port: int) -> None:

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
@@ -36,6 +36,8 @@ class Command:
     """Variables to add to this process's own."""
     url: str
     """Where it will listen."""
+    originals: Mapping[str, str] = field(default_factory=dict)
+    """Folders of copies that it prints the paths of, and what to call each of them in a cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,7 @@ class SupervisedProcess:
         self.restarts = 0
         self.failure: Failure | None = None
         self.url = ""
+        self._originals: Mapping[str, str] = {}
         self.stopping = False
         self._run = run
         self._command = command
@@ -140,7 +143,7 @@ class SupervisedProcess:
         self.restarts = self._starts
         self._starts += 1
         self._started_at, self._serving_since = monotonic(), None
-        self.url = command.url
+        self.url, self._originals = command.url, command.originals
         mark = f"/{self._run.id}/{self.name}/{self._starts}/"
         env = {**_neutral_environment(), **command.env, names.ENV_POOL: self._run.pool}
         self._process = await Process.start(command.argv, env=env, mark=mark, log_file=self.log_file)
@@ -200,7 +203,10 @@ class SupervisedProcess:
 
     def _cause(self, code: int) -> tuple[Failure, tuple[str, ...]]:
         """Why the process ended, and the last lines of its log."""
-        diagnosis = diagnose(exit_code=code, log=tail(self.log_file, LOG_TAIL_BYTES))
+        log = tail(self.log_file, LOG_TAIL_BYTES)
+        for copy, original in self._originals.items():
+            log = log.replace(copy, original)
+        diagnosis = diagnose(exit_code=code, log=log)
         cause, self._killed_for = self._killed_for, None
         return cause or Failure(reason=diagnosis.reason, message=diagnosis.message), tuple(diagnosis.log)
 

@@ -18,13 +18,13 @@ from time import monotonic
 
 import aiohttp
 
-from rewardpool_api import Condition, RewardPool, RewardPoolStatus
+from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
 from rewardpool_api.reasons import NEVER_STARTS, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, AuthStatus
 from rewardpool_local import holders
 from rewardpool_local.demand_files import DemandFiles
 from rewardpool_local.fleet import Fleet
-from rewardpool_local.folder import PoolFolder, StateUnreadableError, SupervisorRecord, stopped
+from rewardpool_local.folder import PoolFolder, StateUnreadableError, SupervisorRecord, asked_for, stopped
 from rewardpool_local.gpu_claim import GpuClaim
 from rewardpool_local.gpus import VISIBLE
 from rewardpool_local.launching import revision_of
@@ -135,7 +135,7 @@ class Supervisor:
             folder: created, with `wanted.json` in it.
             pool: what is wanted at the start.
             settings: how to supervise.
-            environ: the environment that function workers take their folders from.
+            environ: this process's environment.
         """
         auth = AuthStatus(key_file=str(folder.key_file)) if pool.spec.router.auth.uses_key else AuthStatus()
         self._pool = pool.model_copy(update={"status": RewardPoolStatus(auth=auth)})
@@ -273,7 +273,20 @@ class Supervisor:
         for join in plan.joins:
             await router.add(join.worker_url)
         self._publish(plan, fleet)
+        self._forget_code(fleet.codes)
         self._demands.remove_old(now=now)
+
+    def _forget_code(self, used: frozenset[str]) -> None:
+        """Remove the copies of code that no revision is made of any more."""
+        code = self._folder.code
+        if not code.others(used):
+            return
+        # Where somebody adds one just now, the next pass does it.
+        with suppress(TimeoutError), code.locked(seconds=0):
+            # Under the lock: it may have been asked for a moment ago.
+            wanted = self._folder.read_wanted()
+            asked = (one.metadata.annotations.get(names.ANNOTATION_CODE) for one in (wanted, self._pool) if one)
+            code.remove(code.others(used.union(digest for digest in asked if digest)))
 
     def _holders(self, fleet: Fleet) -> tuple[str, ...]:
         """Who holds the pool awake; nobody as long as trainers compute on the GPUs that it shares with them."""
@@ -299,10 +312,11 @@ class Supervisor:
         wanted = self._folder.read_wanted()
         # After the reading: one that failed, for want of open files say, is tried again.
         self._wanted_stamp = stamp
-        if wanted is None or wanted.spec == self._pool.spec:
+        if wanted is None or asked_for(wanted) == asked_for(self._pool):
             return
         generation = self._pool.metadata.generation + 1
-        log.info("the manifest changed: generation %d", generation)
+        what = "its code" if wanted.spec == self._pool.spec else "the manifest"
+        log.info("%s changed: generation %d", what, generation)
         metadata = wanted.metadata.model_copy(update={"generation": generation})
         self._pool = wanted.model_copy(update={"metadata": metadata, "status": self._pool.status})
 

@@ -14,7 +14,7 @@ from rewardpool_local.machine import installation
 def test_an_engines_sockets_are_in_the_pools_folder_unless_its_path_is_too_long(engine: str, variable: str) -> None:
     pool = a_pool(engine={"name": engine})
     for path, place in (("/s/rl/rm", "/s/rl/rm/tmp"), ("/s" * 40, None)):
-        launcher = Launcher(python="python", folder=PoolFolder(Path(path)), environ={})
+        launcher = Launcher(python="python", folder=PoolFolder(Path(path)))
         assert launcher.command(pool, gpus={}).env.get(variable) == place
 
 

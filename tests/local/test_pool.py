@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from support.env_vars import env_vars
 from support.fleet import eventually
-from support.local_machine import POOL, LocalMachine, finish
+from support.local_machine import FUNCTIONS, POOL, LocalMachine, finish
 
 from rewardpool import Endpoint, FunctionSample, RewardConfig, Sample
 from rewardpool.client.pool import injected_pool
@@ -244,6 +244,33 @@ async def test_a_changed_manifest_is_rolled_out_without_losing_a_request(
     assert after.status.current_revision != before.status.current_revision
     assert after.metadata.generation == before.metadata.generation + 1
     assert after.status.url == before.status.url
+
+
+async def test_an_edited_function_is_rolled_out_by_up_and_by_nothing_else(
+    machine: LocalMachine, session: aiohttp.ClientSession
+) -> None:
+    await machine.up(replicas=1)
+    before = machine.pool()
+    (machine.home / "functions.py").write_text(FUNCTIONS.replace("len(solution_str)", "100"))
+    machine.worker().kill()
+
+    async def restarted() -> bool:
+        return machine.pool().status.workers[0].restarts == 1
+
+    await eventually(restarted, what="the worker has a new process")
+    await machine.serves(1)
+    assert await score(session, machine) == 4.0
+    rolling = machine.start("up", "-f", machine.manifest(replicas=1))
+    scores = []
+    while rolling.poll() is None:
+        scores.append(await score(session, machine, seconds=0.05))
+    assert (rolling.returncode, scores[0], set(scores) <= {4.0, 100.0}) == (0, 4.0, True)
+    assert {await score(session, machine) for _ in range(20)} == {100.0}
+    after = machine.pool()
+    assert after.status.current_revision != before.status.current_revision
+    assert after.metadata.generation == before.metadata.generation + 1
+    # One for what it serves, and one to go back to.
+    assert len(machine.folder.code.others(set())) == 2
 
 
 async def test_the_first_request_wakes_a_pool_at_zero_and_silence_puts_it_back(

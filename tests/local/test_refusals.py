@@ -10,7 +10,10 @@ from support.command_line import CommandLine, rewardpool
 from support.env_vars import env_vars
 from support.local_machine import POOL, LocalMachine
 
-from rewardpool_api import names
+from rewardpool_api import load_manifest, names
+from rewardpool_local.folder import PoolFolder
+from rewardpool_local.launching import revision_of
+from rewardpool_local.machine import folders_of, with_code
 
 __all__ = ["rewardpool"]
 
@@ -85,6 +88,58 @@ def test_a_pool_that_cannot_be_is_refused_by_name(
     assert ended.code == 2, ended.err
     assert complaint in ended.err
     assert not here.folder.path.exists()
+
+
+def running(machine: LocalMachine, project: Path) -> PoolFolder:
+    """The folder of its pool as `up` leaves it, asked for by a manifest in this folder."""
+    pool, code = with_code(load_manifest(machine.manifest().read_bytes()), project, machine.environ)
+    assert code is not None
+    machine.folder.create()
+    with machine.folder.code.locked():
+        machine.folder.code.keep(code, folders_of(pool))
+    machine.folder.write_wanted(pool)
+    machine.folder.write_pool(pool)
+    return machine.folder
+
+
+def test_a_pool_that_another_project_runs_is_refused_with_both_folders(
+    here: LocalMachine, rewardpool: CommandLine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    with running(here, other).supervised():
+        ended = rewardpool("up", "-f", str(here.manifest()))
+    assert ended.code == 2, ended.err
+    assert f"{POOL} runs already for the manifest in {other}, and this one is in {here.home}" in ended.err
+    assert f"`rewardpool down {POOL}`" in ended.err
+
+
+def test_the_same_manifest_by_a_link_and_from_elsewhere_is_the_same_pool(
+    here: LocalMachine,
+    rewardpool: CommandLine,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    link = elsewhere / "link.yaml"
+    link.symlink_to(here.manifest())
+    monkeypatch.chdir(elsewhere)
+    with running(here, here.home).supervised():
+        ended = rewardpool("up", "-f", str(link))
+    assert (ended.code, "nothing to do" in ended.out) == (0, True), ended.err
+
+
+def test_a_restart_asks_for_the_code_that_there_is_now(here: LocalMachine, rewardpool: CommandLine) -> None:
+    folder = running(here, here.home)
+    before = folder.read_wanted()
+    (here.home / "functions.py").write_text("def length(**_): return 1")
+    with folder.supervised():
+        ended = rewardpool("restart", POOL, "--local", "--no-wait")
+    after = folder.read_wanted()
+    assert ended.code == 0, ended.err
+    assert before is not None
+    assert after is not None
+    assert revision_of(after) != revision_of(before)
+    assert len(folder.code.others(set())) == 2
 
 
 def test_a_port_in_use_is_refused_by_its_number(here: LocalMachine, rewardpool: CommandLine) -> None:
