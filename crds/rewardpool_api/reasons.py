@@ -111,8 +111,19 @@ class ConditionReason(_Reason):
     MODEL_NOT_FOUND = "ModelNotFound", "There is no model where spec.model.source points, or it is refused."
     FUNCTION_NOT_FOUND = (
         "FunctionNotFound",
-        "The module of spec.model.source has no such function. No other attempt would change that: a rollout fails at"
-        " once, and `rewardpool up` refuses or gives up.",
+        "There is no such module as spec.model.source names, or it has no such function. No other attempt would change"
+        " that: a rollout fails at once, and `rewardpool up` refuses or gives up.",
+    )
+    FUNCTION_NOT_LOADABLE = (
+        "FunctionNotLoadable",
+        "The function of spec.model.source cannot be loaded: its module is not valid Python or imports what is not"
+        " there, or it takes other arguments; the message has the line. No other attempt would change that: a rollout"
+        " fails at once, and `rewardpool up` gives up.",
+    )
+    FUNCTION_RAISES = (
+        "FunctionRaises",
+        "The module of spec.model.source fails while it is imported, by an error of its own; the message has it. It is"
+        " tried again, with growing pauses.",
     )
     NO_ACCELERATOR = (
         "NoAccelerator",
@@ -270,7 +281,11 @@ class EventReason(_Reason):
 NOTHING_WANTED: Final = frozenset({ConditionReason.AT_ZERO, ConditionReason.SUSPENDED, ConditionReason.ASLEEP})
 """Reasons of Serving=False under which the pool is Ready: that nobody is served is what was asked for."""
 
-NEVER_STARTS: Final = (ConditionReason.FUNCTION_NOT_FOUND, ConditionReason.NO_ACCELERATOR)
+NEVER_STARTS: Final = (
+    ConditionReason.FUNCTION_NOT_FOUND,
+    ConditionReason.FUNCTION_NOT_LOADABLE,
+    ConditionReason.NO_ACCELERATOR,
+)
 """Reasons of Progressing=False of a revision that no other attempt at a worker would make start."""
 
 DOWNLOAD_REASONS: Final = frozenset(

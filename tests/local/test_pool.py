@@ -164,12 +164,19 @@ async def test_sigterm_finishes_what_is_in_flight(machine: LocalMachine, session
     assert machine.processes() == []
 
 
-async def test_up_gives_up_at_once_when_no_attempt_can_help(machine: LocalMachine) -> None:
-    (machine.home / "vague.py").write_text("from os.path import *  # which may bring any name\n")
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("from os.path import *  # which may bring any name", "FunctionNotFound: "),
+        ("def (", "FunctionNotLoadable: "),
+    ],
+)
+async def test_up_gives_up_at_once_when_no_attempt_can_help(machine: LocalMachine, text: str, reason: str) -> None:
+    (machine.home / "vague.py").write_text(text)
     model = {"source": "python://vague:lenght", "type": "Function"}
     code, said = await machine.run("up", "-f", machine.manifest(model=model))
     assert code == 1, said
-    assert "no worker can start (FunctionNotFound: " in said
+    assert f"no worker can start ({reason}" in said
     assert machine.processes() == []
 
 

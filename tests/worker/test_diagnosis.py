@@ -199,3 +199,33 @@ def test_an_sglang_that_finds_no_accelerator_says_what_to_write_for_a_cpu() -> N
     assert found.reason == "NoAccelerator"
     assert "SGLANG_USE_CPU_ENGINE" in found.message
     assert "--device, cpu" in found.message
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "advice"),
+    [
+        ("the module rewards has no function missing", "FunctionNotFound", "check the name behind the colon"),
+        ("ModuleNotFoundError: No module named 'my'", "FunctionNotFound", "beside the manifest"),
+        ("ModuleNotFoundError: No module named 'my.rewards'", "FunctionNotFound", "beside the manifest"),
+        ("ModuleNotFoundError: No module named 'sympy'", "FunctionNotLoadable", "install what it imports"),
+        ("rewards.py:3: ModuleNotFoundError: No module named 'sympy'", "FunctionNotLoadable", "rewards.py:3"),
+        ("rewards.py:3: SyntaxError: '(' was never closed", "FunctionNotLoadable", "rewards.py:3: SyntaxError"),
+        ("it cannot be called with data_source by name", "FunctionNotLoadable", "other parameters"),
+        ("it is a int", "FunctionNotLoadable", "cannot be called"),
+        ("rewards.py:9: ConnectionError: no route", "FunctionRaises", "rewards.py:9: ConnectionError"),
+        ("its process died", "FunctionRaises", "tried again"),
+    ],
+)
+def test_a_function_that_is_not_loaded_has_the_users_line_and_no_talk_of_a_network(
+    said: str, reason: str, advice: str
+) -> None:
+    log = f"INFO before\nERROR not started: FunctionLoadError: cannot load the function my.rewards:score: {said}\n"
+    found = diagnose(exit_code=1, log=log)
+    assert (found.reason, advice in found.message, said in found.message) == (reason, True, True)
+    assert "network" not in found.message
+
+
+def test_a_probe_sample_that_is_none_is_the_fault_of_its_file() -> None:
+    found = diagnose(exit_code=1, log="ERROR not started: InvalidSampleError: a sample has no field 'text'\n")
+    assert found.reason == "BadArguments"
+    assert "--probe-sample" in found.message

@@ -216,7 +216,7 @@ def test_a_misspelt_function_has_a_reason_of_its_own(start: Start) -> None:
 def test_a_function_with_other_parameters_has_a_reason_and_the_way_out(start: Start) -> None:
     process = start("needs_level", answers=False).process
     diagnosis = diagnose(exit_code=process.exit_code(seconds=30), log=process.log.read_text())
-    assert diagnosis.reason == "FunctionNotFound"
+    assert diagnosis.reason == "FunctionNotLoadable"
     assert "names a function with other parameters" in diagnosis.message
     assert "missing a required argument: 'level'" in diagnosis.message
 

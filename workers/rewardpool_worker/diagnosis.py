@@ -13,6 +13,8 @@ from typing import Literal
 Reason = Literal[
     "PortInUse",
     "FunctionNotFound",
+    "FunctionNotLoadable",
+    "FunctionRaises",
     "NoAccelerator",
     "ModelNotFound",
     "ModelRefused",
@@ -71,9 +73,38 @@ _SYMPTOMS = (
     ),
     _symptom(
         "FunctionNotFound",
+        r"cannot load the function (?P<top>\w+)(?P<rest>[\w.]*):\S+ .*No module named '(?P=top)((?P=rest))?'",
+        "spec.model.source names a module that is not where the worker looks: beside the manifest on one machine, in a"
+        " cluster's image, or in a folder that PYTHONPATH in spec.engine.env names",
+    ),
+    _symptom(
+        "FunctionNotLoadable",
         r"cannot load the function .*: it cannot be called with ",
         "spec.model.source names a function with other parameters; it gets data_source, solution_str, ground_truth and"
         " extra_info by name, so take these or **kwargs",
+    ),
+    _symptom(
+        "FunctionNotLoadable",
+        r"cannot load the function \S+: it is an? ",
+        "spec.model.source names what cannot be called; name a function, or an object that can",
+    ),
+    _symptom(
+        "FunctionNotLoadable",
+        r"cannot load the function \S+: (.*:\d+: )?"
+        r"(SyntaxError|IndentationError|TabError|ImportError|ModuleNotFoundError|NameError|AttributeError|TypeError): ",
+        "the module of spec.model.source cannot be imported as it is; correct the line that is named, or install what"
+        " it imports",
+    ),
+    _symptom(
+        "FunctionRaises",
+        r"cannot load the function ",
+        "the module of spec.model.source failed while it was imported, which is tried again",
+    ),
+    _symptom(
+        "BadArguments",
+        r"not started: InvalidSampleError: ",
+        "the file that --probe-sample names in spec.engine.args has no sample; it is one JSON object with data_source,"
+        " solution_str, ground_truth and extra_info",
     ),
     _symptom(
         "NoAccelerator",
@@ -113,8 +144,7 @@ _SYMPTOMS = (
     _symptom(
         "ModelNotFound",
         r"HFValidationError: |Invalid repository ID or local directory specified|LocalEntryNotFoundError: "
-        r"|We couldn't connect to|RepositoryNotFoundError|is not a local folder and is not a valid model identifier"
-        r"|cannot load the function",
+        r"|We couldn't connect to|RepositoryNotFoundError|is not a local folder and is not a valid model identifier",
         "there is no model where spec.model.source points; check the path, or the network for a hub's model",
     ),
     _symptom(

@@ -36,6 +36,8 @@ class Cause(StrEnum):
     IMAGE = "Image"
     NOT_STARTING = "NotStarting"
     MODEL_NOT_FOUND = "ModelNotFound"
+    FUNCTION = "Function"
+    NO_ACCELERATOR = "NoAccelerator"
     DOWNLOAD = "Download"
     OUT_OF_MEMORY = "OutOfMemory"
     MODEL_REFUSED = "ModelRefused"

@@ -16,6 +16,10 @@ from rewardpool_operator.times import from_rfc3339
 CAUSE_OF_REASON: Final[dict[str, Cause]] = {
     ConditionReason.IMAGE_PULL: Cause.IMAGE,
     ConditionReason.MODEL_NOT_FOUND: Cause.MODEL_NOT_FOUND,
+    ConditionReason.FUNCTION_NOT_FOUND: Cause.FUNCTION,
+    ConditionReason.FUNCTION_NOT_LOADABLE: Cause.FUNCTION,
+    ConditionReason.FUNCTION_RAISES: Cause.FUNCTION,
+    ConditionReason.NO_ACCELERATOR: Cause.NO_ACCELERATOR,
     ConditionReason.OUT_OF_MEMORY: Cause.OUT_OF_MEMORY,
     ConditionReason.MODEL_REFUSED: Cause.MODEL_REFUSED,
     ConditionReason.BAD_ARGUMENTS: Cause.BAD_ARGUMENTS,
@@ -179,6 +183,8 @@ def _words(evidence: Evidence, problem: PodProblem, pods: list[Object], *, one: 
         Cause.MISSING_PATH: f"cannot start: the path {problem.name} is not on the node",
         Cause.IMAGE: f"cannot start: the image {_image(pods[0])} cannot be pulled",
         Cause.MODEL_NOT_FOUND: f"{does} not start: no model at {evidence.pool.spec.model.source}, or it is refused",
+        Cause.FUNCTION: f"{does} not start: the function {evidence.pool.spec.model.source} cannot be loaded",
+        Cause.NO_ACCELERATOR: f"{does} not start: the engine finds no GPU",
         Cause.OUT_OF_MEMORY: f"{does} not start: the model does not fit into the memory it is given",
         Cause.MODEL_REFUSED: f"{does} not start: the checkpoint cannot be served as it is",
         Cause.BAD_ARGUMENTS: f"{does} not start: the engine refuses its arguments",
@@ -224,6 +230,15 @@ def _steps(evidence: Evidence, component: str, problem: PodProblem) -> tuple[str
         ),
         Cause.MODEL_NOT_FOUND: (
             "correct spec.model.source and spec.model.revision; for a gated model, give spec.model.tokenSecretRef",
+            logs,
+        ),
+        Cause.FUNCTION: (
+            "correct the function, or spec.model.source; its modules must be in the image or in a volume, with their"
+            " folder in PYTHONPATH of spec.engine.env",
+            logs,
+        ),
+        Cause.NO_ACCELERATOR: (
+            "ask for one by spec.worker.gpus, or write the settings for a CPU, which docs/engines.md has",
             logs,
         ),
         Cause.DOWNLOAD: (

@@ -1,12 +1,15 @@
 """What `explain` says, for every way in which a pool can be in trouble. Quoted words are those of Kubernetes 1.34."""
 
 from datetime import UTC, datetime
+from typing import get_args
 
 import pytest
 from support.kube_builders import a_pod
 
 from rewardpool_api import RewardPool, names
 from rewardpool_cli.explain import Cause, Evidence, explain, newest_warnings
+from rewardpool_cli.explain.pods import CAUSE_OF_REASON
+from rewardpool_worker.diagnosis import Reason
 
 NOW = datetime(2026, 1, 1, 12, 10, tzinfo=UTC)
 QUEUE = {
@@ -112,6 +115,8 @@ NO_PATH = 'MountVolume.SetUp failed for volume "model" : hostPath type check fai
         (ended("", exit_code=137, reason="OOMKilled"), Cause.OUT_OF_MEMORY, "does not fit"),
         (ended("vllm: error: unrecognized arguments: --no-such"), Cause.BAD_ARGUMENTS, "refuses its arguments"),
         (ended("ERROR model refused: it lacks score.weight"), Cause.MODEL_REFUSED, "cannot be served as it is"),
+        (ended("cannot load the function rewards:f: rewards.py:3: SyntaxError: "), Cause.FUNCTION, "cannot be loaded"),
+        (ended("RuntimeError: No accelerator (CUDA, XPU) is available."), Cause.NO_ACCELERATOR, "finds no GPU"),
         (ended("something else"), Cause.ENDS, "ended again"),
     ],
 )
@@ -122,6 +127,10 @@ def test_the_trouble_of_a_worker_has_its_cause(pod, cause, words):
     assert words in found.what
     assert found.said or cause is Cause.OUT_OF_MEMORY
     assert found.next
+
+
+def test_each_reason_for_which_a_worker_ends_has_a_cause():
+    assert {*get_args(Reason)} - {"TlsUnusable"} <= {*CAUSE_OF_REASON}
 
 
 @pytest.mark.parametrize(

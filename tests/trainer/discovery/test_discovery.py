@@ -320,7 +320,7 @@ async def test_samples_wait_for_a_pool_whose_trouble_passes_and_opening_it_does_
         not_ready("AtZero", status={"replicas": 0}, spec={"replicas": 0}),
         *[
             not_ready(reason)
-            for reason in ("ModelNotFound", "ModelUnauthorized", "ModelRefused", "BadArguments", "GaveUp", "Stopped")
+            for reason in ("ModelNotFound", "FunctionNotLoadable", "ModelRefused", "BadArguments", "GaveUp", "Stopped")
         ],
         not_ready("ModelNotFound", status={"url": None}),
     ],

@@ -65,6 +65,8 @@ LASTING = frozenset(
         ConditionReason.GAVE_UP,
         ConditionReason.SUPERVISOR_FAILED,
         ConditionReason.MODEL_NOT_FOUND,
+        ConditionReason.FUNCTION_NOT_FOUND,
+        ConditionReason.FUNCTION_NOT_LOADABLE,
         ConditionReason.MODEL_UNAUTHORIZED,
         ConditionReason.MODEL_REFUSED,
         ConditionReason.BAD_ARGUMENTS,
