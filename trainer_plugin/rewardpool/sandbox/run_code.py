@@ -7,8 +7,11 @@ that it did is under `verdict`. With modules that are imported once for all prog
     from rewardpool.sandbox import run_code
 
     compute_score = partial(run_code.compute_score, preload=["numpy"])
+
+It is async, so that all calls of a worker share one sandbox's parent process; a program has a process of its own there.
 """
 
+import asyncio
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -24,7 +27,7 @@ if (_lacks := missing()) is not None:  # found when a worker loads this, and not
     raise SandboxUnavailableError(f"this machine lacks {_lacks}")
 
 
-def compute_score(
+async def compute_score(
     data_source: str,  # verl's four arguments
     solution_str: str,
     ground_truth: object,
@@ -46,7 +49,8 @@ def compute_score(
         ValueError: An argument is wrong.
         SandboxError: The machine's fault.
     """
-    verdict = run(
+    verdict = await asyncio.to_thread(
+        run,
         solution_str,
         stdin=extra_info["stdin"],
         files={name: b64decode(content, validate=True) for name, content in extra_info["files"].items()},
