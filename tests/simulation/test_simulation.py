@@ -37,6 +37,10 @@ REGRESSIONS = {
         850000044,
         (Step(176.5, "api: slow", 60.0, 485598),),
     ),
+    "a worker was stopped while a router of the deleted pool of its name, which refused the new key, had it": (
+        600124,
+        (Step(65.3, "people: recreate", 2.0, 887003),),
+    ),
     "a pool whose load has a beat of its own went to zero between two bursts, as it may": (
         600011,
         (Step(395.3, "api: unreachable", 61.0, 564910),),

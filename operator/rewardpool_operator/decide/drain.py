@@ -96,7 +96,10 @@ def may_stop(worker: Worker, snapshot: Snapshot) -> bool:
     leaving_for = snapshot.now - worker.draining_since
     if leaving_for >= timedelta(seconds=snapshot.pool.spec.worker.drain_seconds):
         return True
-    lists_known = all(router.registered is not None for router in snapshot.routers if not router.deleting)
+    # One that leaves and does not answer is gone; one that answers and refuses, as with a deleted pool's key, may still
+    # send requests.
+    heard = [one for one in snapshot.routers if not one.deleting or one.failure is not None]
+    lists_known = all(router.registered is not None for router in heard)
     return lists_known and not registered and worker.in_flight == 0 and leaving_for >= SETTLE
 
 

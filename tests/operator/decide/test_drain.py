@@ -4,7 +4,7 @@ import pytest
 from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker, leaving
 
 from rewardpool_operator.decide import decide
-from rewardpool_operator.snapshot import RegisteredWorker, WorkerSet
+from rewardpool_operator.snapshot import Failure, RegisteredWorker, WorkerSet
 
 TO_ONE = a_pool(replicas=1)
 
@@ -81,6 +81,14 @@ def test_a_router_that_cannot_be_asked_delays_the_stop():
     silent = a_router("b", answering=False, registered=None)
     routers = (a_router("a", workers=(STAYS,)), silent)
     assert decide(a_snapshot(STAYS, going, routers=routers, pool=TO_ONE)).stop == ()
+
+
+@pytest.mark.parametrize(("failure", "stopped"), [(None, True), (Failure(reason="RouterRefuses", message="401"), False)])
+def test_a_leaving_router_delays_the_stop_where_it_answers_and_refuses(failure, stopped):
+    going = leaving(a_worker("going"), for_seconds=30)
+    leaves = a_router("b", answering=False, registered=None, deleting=True, failure=failure)
+    routers = (a_router("a", workers=(STAYS,)), leaves)
+    assert decide(a_snapshot(STAYS, going, routers=routers, pool=TO_ONE)).stop == (("going",) if stopped else ())
 
 
 def test_a_leaving_worker_is_taken_back_before_a_new_one_is_started():
