@@ -64,7 +64,7 @@ ANNOTATION_RESTARTED_AT: Final = f"{GROUP}/restarted-at"
 """On a pool, and from there on its worker pods' template: another value is another revision. By custom a time."""
 
 ANNOTATION_FOLDERS: Final = f"{GROUP}/folders"
-"""On a pool of one machine: the folder of its manifest, and further ones that its function is looked up in."""
+"""On a pool of one machine: JSON of its manifest's folder, and of further ones that its function is looked up in."""
 ANNOTATION_CODE: Final = f"{GROUP}/code"
 """On a pool of one machine: digest of its function's code; another one is another revision."""
 

@@ -8,6 +8,7 @@ a revision that is gone back to, runs what it ran before, whatever became of the
 """
 
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -102,9 +103,17 @@ def _copy(files: Sequence[CodeFile], source: Path, target: Path) -> None:
     folders = {parent for path in copied for parent in path.parents} or {Path()}
     for folder in sorted(folders):
         (target / folder).mkdir(parents=True)
-        for path in (source / folder).iterdir():
-            below = folder / path.name
-            if below not in copied and below not in folders and path.name != "__pycache__":
-                (target / below).symlink_to(path.absolute())
+        for name in _names_in(source / folder):
+            below = folder / name
+            if below not in copied and below not in folders and name != "__pycache__":
+                (target / below).symlink_to((source / below).absolute())
     for path, content in copied.items():
         (target / path).write_bytes(content)
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Return what is in a folder; nothing where that may not be listed."""
+    try:
+        return os.listdir(folder)
+    except PermissionError:
+        return []

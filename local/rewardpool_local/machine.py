@@ -196,7 +196,7 @@ def with_code(pool: RewardPool, project: Path, environ: Mapping[str, str]) -> tu
     """
     source = parse_source(pool.spec.model.source)
     if source.scheme != "python":
-        return annotated(pool, {names.ANNOTATION_FOLDERS: str(project), names.ANNOTATION_CODE: None}), None
+        return annotated(pool, {names.ANNOTATION_FOLDERS: _as_text([project]), names.ANNOTATION_CODE: None}), None
     module, _, function = source.location.partition(":")
     folders = function_folders(project, pool.spec.engine.variables, environ)
     try:
@@ -213,7 +213,7 @@ def with_code(pool: RewardPool, project: Path, environ: Mapping[str, str]) -> tu
     if lacks_name(origin, function):
         raise NotStartableError(f"spec.model.source: the module {module} ({origin}) has no function {function}")
     said = {
-        names.ANNOTATION_FOLDERS: os.pathsep.join(map(str, folders)),
+        names.ANNOTATION_FOLDERS: _as_text(folders),
         names.ANNOTATION_CODE: code.digest if code.files else None,
     }
     return annotated(pool, said), code
@@ -274,8 +274,12 @@ def function_folders(project: Path, engine_env: Mapping[str, str], environ: Mapp
 
 def folders_of(pool: RewardPool) -> tuple[Path, ...]:
     """Return the folders that a pool was asked for with, its manifest's first; none where nothing says."""
-    said = pool.metadata.annotations.get(names.ANNOTATION_FOLDERS, "")
-    return tuple(map(Path, said.split(os.pathsep))) if said else ()
+    return tuple(map(Path, json.loads(pool.metadata.annotations.get(names.ANNOTATION_FOLDERS, "[]"))))
+
+
+def _as_text(folders: Sequence[Path]) -> str:
+    # JSON in ASCII: a name may have a colon in it, and bytes that are no UTF-8.
+    return json.dumps([str(folder) for folder in folders])
 
 
 def _check_port(port: int) -> None:

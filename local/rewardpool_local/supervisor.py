@@ -273,8 +273,8 @@ class Supervisor:
         for join in plan.joins:
             await router.add(join.worker_url)
         self._publish(plan, fleet)
-        self._forget_code(fleet.codes)
         self._demands.remove_old(now=now)
+        self._forget_code(fleet.codes)
 
     def _forget_code(self, used: frozenset[str]) -> None:
         """Remove the copies of code that no revision is made of any more."""

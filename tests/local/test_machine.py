@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from support.decide_builders import a_pool
 
-from rewardpool_local.machine import NotStartableError, check, lacks_name, unheeded
+from rewardpool_api import RewardPool, names
+from rewardpool_local import machine
+from rewardpool_local.machine import NotStartableError, check, folders_of, lacks_name, unheeded, with_code
 
 
 def test_a_golden_set_is_said_not_to_be_compared_here():
@@ -62,3 +64,43 @@ def test_a_module_is_known_to_lack_a_function_without_being_run(tmp_path: Path, 
     source = tmp_path / "rewards.py"
     source.write_text(text)
     assert lacks_name(source, "score") is lacks
+
+
+def a_function(reference: str) -> RewardPool:
+    return a_pool(model={"source": f"python://{reference}"}, engine={"name": "python"})
+
+
+def test_a_module_is_looked_for_beside_its_manifest_then_in_pythonpath_then_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, mine, here = (tmp_path / name for name in ("a:b", "mine", "here"))
+    pool = a_function("rewards:score")
+    for folder in (here, mine, project):  # each one wins over those before
+        folder.mkdir()
+        monkeypatch.chdir(here)
+        (folder / "rewards.py").write_text(f"def score(**_): return {folder.name!r}")
+        found, code = with_code(pool, project, {"PYTHONPATH": str(mine)})
+        assert code is not None
+        assert code.own is not None
+        assert folders_of(found) == (project, mine, here)
+        assert folders_of(found)[code.own.place.folder] == folder
+
+
+def test_a_module_that_is_installed_to_be_edited_is_code_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "source" / "my_rewards"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .words import score")
+    (package / "words.py").write_text("def score(**_): return 1")
+    monkeypatch.setattr(machine, "_run_python", lambda *_: f"{package}/__init__.py\n")
+    found, code = with_code(a_function("my_rewards:score"), tmp_path, {})
+    assert code is not None
+    assert [file.module for file in code.files] == ["my_rewards", "my_rewards.words"]
+    assert folders_of(found)[-1] == tmp_path / "source"
+
+
+def test_a_module_that_is_installed_as_a_copy_is_no_code_of_the_pool(tmp_path: Path) -> None:
+    found, code = with_code(a_function("pytest:main"), tmp_path, {})
+    assert code is not None
+    assert (code.files, names.ANNOTATION_CODE in found.metadata.annotations) == ((), False)

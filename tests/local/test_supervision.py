@@ -13,8 +13,9 @@ from support.fleet import eventually
 from support.kube_builders import a_pool
 from support.local_machine import LocalMachine
 
-from rewardpool_api import RewardPool, RewardPoolStatus
-from rewardpool_local.folder import PoolFolder, StateUnreadableError
+from rewardpool_api import RewardPool, RewardPoolStatus, names
+from rewardpool_local.folder import PoolFolder, StateUnreadableError, annotated
+from rewardpool_local.function_code import read_code
 from rewardpool_local.supervisor import Settings, Supervisor
 
 
@@ -150,3 +151,20 @@ async def test_a_proxy_in_the_shell_is_not_asked_for_what_is_on_this_machine(
     machine.environ.pop("no_proxy", None)
     await machine.up(router={"flavor": flavor})
     assert await machine.run("score", "hello world") == (0, "11.0\n")
+
+
+def test_code_that_no_revision_and_no_request_needs_goes(folder: PoolFolder, tmp_path: Path) -> None:
+    digests = {}
+    for name in ("served", "asked", "left"):
+        (tmp_path / f"{name}.py").write_text(f"# {name}")
+        code = read_code(name, [tmp_path])
+        with folder.code.locked():
+            folder.code.keep(code, [tmp_path])
+        digests[name] = code.digest
+    supervisor = supervisor_of(folder)
+    folder.write_wanted(annotated(a_pool(replicas=1), {names.ANNOTATION_CODE: digests["asked"]}))
+    with folder.code.locked():
+        supervisor._forget_code(frozenset({digests["served"]}))
+        assert set(folder.code.others(set())) == set(digests.values()), "while somebody adds one"
+    supervisor._forget_code(frozenset({digests["served"]}))
+    assert set(folder.code.others(set())) == {digests["served"], digests["asked"]}
