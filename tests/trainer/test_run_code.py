@@ -124,6 +124,7 @@ async def test_files_are_read_and_imported() -> None:
         ({"memory_limit_MB": 1 << 20}, "memory_limit_MB: "),
         ({"fetch_files": ["x"]}, "fetch_files: "),
         ({"files": {"../x": ""}}, "must be a name without a folder"),
+        ({"files": {"x" * 256: ""}}, "must be a name without a folder"),
         ({"files": {"x": "no base64"}}, "files.x: "),
         ({"files": {f"f{n}": "" for n in range(65)}}, "files: "),
     ],

@@ -205,3 +205,9 @@ def test_idle_time_is_seen_where_proc_hides_processes() -> None:
     if done.stderr.startswith(("unshare:", "mount:")):
         pytest.skip(done.stderr)  # a container without the right to mount
     assert done.stdout == "idle_exceeded\n", done.stderr
+
+
+def test_files_that_cannot_be_written_are_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/full")
+    with pytest.raises(SandboxError, match=r"files: .* cannot be written"):
+        run("pass", files={"a": "text"})

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from rewardpool.sample import FunctionSample, Sample
+from rewardpool.sandbox.runner import is_file_name
 
 PATH: Final = "/run_code"
 FUNCTION: Final = "python://rewardpool.sandbox.run_code:compute_score"
@@ -34,7 +35,7 @@ def _base64(text: str | None) -> str | None:
 
 
 def _name(name: str) -> str:
-    if name in ("", ".", "..") or "/" in name or "\0" in name:
+    if not is_file_name(name):
         raise ValueError("must be a name without a folder")
     return name
 

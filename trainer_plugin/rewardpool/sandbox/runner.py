@@ -19,12 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from rewardpool.errors import SandboxError
 from rewardpool.sandbox.parent import zygotes
 from rewardpool.sandbox.process import Allowance, Ended, Process
 from rewardpool.sandbox.verdict import Outcome, Verdict
 
 MAX_CODE_BYTES: Final = 1024 * 1024
 MAX_NUMBER: Final = 1_000_000
+MAX_NAME_BYTES: Final = 255
 MAX_MESSAGE: Final = 500
 """Characters."""
 
@@ -326,14 +328,23 @@ def _globals_of(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _globals_of(inner)
 
 
+def is_file_name(name: str) -> bool:
+    """Return whether a file in a folder can have that name."""
+    return name not in ("", ".", "..") and not {"/", "\0"} & {*name} and len(name.encode()) <= MAX_NAME_BYTES
+
+
 @contextlib.contextmanager
 def _folder(files: Mapping[str, str | bytes]) -> Iterator[str | None]:
     if not files:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="rewardpool-sandbox-") as folder:
-        for name, content in files.items():
-            Path(folder, name).write_bytes(content.encode() if isinstance(content, str) else content)
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rewardpool-sandbox-"))
+            for name, content in files.items():
+                Path(folder, name).write_bytes(content.encode() if isinstance(content, str) else content)
+        except OSError as error:
+            raise SandboxError(f"files: {', '.join(files)} cannot be written: {error}") from error
         yield folder
 
 
@@ -368,7 +379,7 @@ def _checked(
     problems += [
         f"files: {name!r} must be a name without a folder, and its value a text or bytes"
         for name, content in files.items()
-        if not name or Path(name).name != name or name == ".." or "\0" in name or not isinstance(content, str | bytes)
+        if not is_file_name(name) or not isinstance(content, str | bytes)
     ]
     expected = []
     for index, call in enumerate(calls):
