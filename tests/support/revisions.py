@@ -16,6 +16,7 @@ from rewardpool.rewards.composite import CompositeReward, OpenPart
 from rewardpool.rewards.config import parse_reward
 from rewardpool.rewards.discriminative import PoolFunctionScorer
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.job_claims import ClaimStore
 from rewardpool_api.contract import OTHER_REVISION, REQUEST_ID_HEADER, SCORE_PATH, WANTED_REVISION
 
 POOL = "rl/checker"
@@ -64,7 +65,9 @@ async def served(workers: Workers) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def reward_by(workers: Workers, **settings: Any) -> AsyncIterator[tuple[CompositeReward, Pool]]:
+async def reward_by(
+    workers: Workers, *, claims: ClaimStore | None = None, **settings: Any
+) -> AsyncIterator[tuple[CompositeReward, Pool]]:
     async with served(workers) as url:
 
         async def find(config: RewardConfig, **_: Any) -> Endpoint:
@@ -75,7 +78,8 @@ async def reward_by(workers: Workers, **settings: Any) -> AsyncIterator[tuple[Co
         config = RewardConfig(pool=POOL, batch=1, **settings)
         async with injected_pool(config, find=find) as pool:
             [part] = parse_reward({"pool": POOL, **settings}, path="reward").parts
-            yield CompositeReward([OpenPart(part, "reward", PoolFunctionScorer(pool))], pools={POOL: pool}), pool
+            opened = OpenPart(part, "reward", PoolFunctionScorer(pool))
+            yield CompositeReward([opened], pools={POOL: pool}, claims=claims), pool
 
 
 def group(number: int = 0, *, size: int = 8) -> list[Episode]:

@@ -28,7 +28,7 @@ def verl_config(tokenizer: Path, *overrides: str) -> Any:
         return migrate_legacy_reward_impl(compose("ppo_trainer", overrides=[*own, *overrides]))
 
 
-def batch_of(responses: Sequence[str], *, seconds: float = 0.0) -> DataProto:
+def batch_of(responses: Sequence[str], *, seconds: float = 0.0, uid: str = "group-1") -> DataProto:
     """Finished rollouts of one prompt, digits all of them: prompts padded on the left, responses on the right."""
     rows = [_row(response) for response in responses]
     tensors = {name: torch.tensor([row[name] for row in rows]) for name in rows[0]}
@@ -37,7 +37,7 @@ def batch_of(responses: Sequence[str], *, seconds: float = 0.0) -> DataProto:
         "data_source": ["digits"] * len(rows),
         "reward_model": [{"ground_truth": "7", "style": "rule"} for _ in rows],
         "extra_info": [{"index": np.int64(number), "seconds": seconds} for number in range(len(rows))],
-        "uid": ["group-1"] * len(rows),
+        "uid": [uid] * len(rows),
         "__num_turns__": [2] * len(rows),
     }
     return DataProto(

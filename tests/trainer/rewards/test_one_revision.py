@@ -2,14 +2,23 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from support.revisions import GROUPS, POOL, Workers, group, plays, reward_by, served
 
 from rewardpool import Reward
+from rewardpool.client.answering import current
 from rewardpool.errors import RevisionGoneError
+from rewardpool.rewards.composite import CompositeReward, OpenPart
+from rewardpool.rewards.config import parse_reward
+from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.one_revision import Answered, Claims, is_split, wanted_of
+from rewardpool.rewards.reward_function import PartScore
 
 A, B = frozenset({"a"}), frozenset({"b"})
 
@@ -192,3 +201,33 @@ def test_only_so_many_groups_are_remembered() -> None:
     for number in range(3):
         claims.enter(number, Answered({POOL: A}))
     assert [dict(claims.of(number)) for number in range(3)] == [{}, {POOL: "a"}, {POOL: "a"}]
+
+
+class Scorer:
+    """A part that asks a pool of two revisions, the next one in turn unless one is wanted."""
+
+    def __init__(self, pool: str, revisions: str, scores: Mapping[str, float]) -> None:
+        self.pool = pool
+        self.revisions = iter(revisions)
+        self.scores = scores
+
+    async def score(self, episode: Episode) -> PartScore:
+        noted = current()
+        assert noted is not None
+        await asyncio.sleep(0)
+        revision = noted.wanted.get(self.pool) or next(self.revisions)
+        noted.answered(self.pool, revision)
+        return PartScore(self.scores.get(f"{revision} {episode.response}", self.scores[revision]))
+
+
+async def test_a_pool_behind_a_gate_that_opens_when_it_is_asked_again_scores_by_one_revision_too() -> None:
+    gate = Scorer("rl/gate", "bab", {"a": 1.0, "b": 1.0, "b poor": 0.0, "a good": 0.0})
+    behind = Scorer("rl/behind", "ab", {"a": 1.0, "b": 2.0})
+    spec = {"combine": "gate", "rewards": [{"pool": "rl/gate", "gate": {"at_least": 0.5}}, {"pool": "rl/behind"}]}
+    parts = zip(parse_reward(spec, path="reward").parts, (gate, behind), strict=True)
+    pool: Any = SimpleNamespace(one_revision=True, count_asked_again=Mock())
+    pools = {"rl/gate": pool, "rl/behind": pool}
+    reward = CompositeReward([OpenPart(part, "reward", scorer) for part, scorer in parts], combine="gate", pools=pools)
+    poor, good, better = (Episode(prompt="p", response=one, group=0) for one in ("poor", "good", "better"))
+    ratings = [*await asyncio.gather(reward.rate_next(poor), reward.rate_next(good)), await reward.rate_next(better)]
+    assert [rating.revisions.get("rl/behind") for rating in ratings] == [None, ("a",), ("a",)]

@@ -13,7 +13,7 @@ One part is a mixture of one, so that every reward behaves the same.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -34,8 +34,9 @@ from rewardpool.errors import (
 from rewardpool.rewards.config import without_steps
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.groups import compared, in_order, siblings
+from rewardpool.rewards.job_claims import ClaimStore, ClaimsUnavailableError, JobClaims
 from rewardpool.rewards.mixture import Scaling, clipped, combined, normalized
-from rewardpool.rewards.one_revision import ROUNDS, Answered, Claims, differ, is_split, wanted_of
+from rewardpool.rewards.one_revision import ROUNDS, Answered, differ, is_split, wanted_of
 from rewardpool.rewards.part_config import FixedMoments, Part
 from rewardpool.rewards.rating import Rating, StepReward
 from rewardpool.rewards.requests import Asked, requests_by_pool
@@ -46,6 +47,8 @@ from rewardpool_runtime.function_runner import error_text
 from rewardpool_runtime.json_values import finite, shown
 
 log = logging.getLogger(__name__)
+
+_NEVER_AGREED = f"two revisions of a pool scored its group, also when asked {ROUNDS} times"
 
 PostProcess = Callable[[Sequence[Rating]], Sequence[float | None]]
 
@@ -118,6 +121,7 @@ class CompositeReward:
         pools: Mapping[str, Pool] | None = None,
         asked: Sequence[Asked] = (),
         post_process: PostProcess | None = None,
+        claims: ClaimStore | None = None,
         path: str = "reward",
     ) -> None:
         self._gates = [part for part in parts if part.config.gate is not None]
@@ -138,7 +142,7 @@ class CompositeReward:
             grouping.append(f"{path}.post_process")
         self._needs_group_for = next(filter(None, grouping), None)
         self._one_revision = frozenset(name for name, pool in self._pools.items() if pool.one_revision)
-        self._claims = Claims()
+        self._claims = JobClaims(claims)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,13 +179,24 @@ class CompositeReward:
         if episode.group is None or not self._one_revision:
             return await self.rate(episode)
         self._refuse_single()
-        [draft] = await self._drafts([episode], self._claims.of(episode.group))
-        answered = self._answered(draft)
-        wanted = self._claims.enter(episode.group, answered)
-        if not answered.gone and not answered.agrees(wanted):  # another member was answered first
-            self._count_asked_again([Answered({pool: frozenset({one}) for pool, one in wanted.items()}), answered], 1)
+        return self._ratings([await self._next_draft(episode, episode.group)])[0]
+
+    async def _next_draft(self, episode: Episode, group: Hashable) -> _Draft:
+        """Return a member that only the revisions of its group's first scored; without a score if that is not sure."""
+        wanted = self._claims.of(group)
+        for number in range(ROUNDS):
             [draft] = await self._drafts([episode], wanted)
-        return self._ratings([draft])[0]
+            answered = self._answered(draft)
+            try:
+                wanted = await self._claims.enter(group, answered)
+            except ClaimsUnavailableError as error:
+                return self._unscored(episode, 0, str(error))
+            if answered.gone or answered.agrees(wanted):
+                return draft
+            # Another member was answered first, or a gate that the first revision kept closed is open by the other.
+            by_first = Answered({pool: frozenset({one}) for pool, one in wanted.items()})
+            self._count_asked_again([by_first, answered], 1, is_first=number == 0)
+        return self._unscored(episode, 0, _NEVER_AGREED)
 
     async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
         """Rate the rollouts of one prompt; raises what `OpenReward.rate_group` does."""
@@ -242,12 +257,12 @@ class CompositeReward:
         wanted = wanted_of(answered)
         split = [place for place, one in enumerate(answered) if not one.agrees(wanted)]
         for place in range(len(episodes)) if self._compares and split else split:
-            anew[place] = self._unscored(episodes[place], place)
+            anew[place] = self._unscored(episodes[place], place, _NEVER_AGREED)
         return anew
 
-    def _unscored(self, episode: Episode, place: int) -> _Draft:
+    def _unscored(self, episode: Episode, place: int, problem: str) -> _Draft:
         """Return a member without a score, which could not be brought to its group's revision."""
-        error = ScoreError(episode.label, f"two revisions of a pool scored its group, also when asked {ROUNDS} times")
+        error = ScoreError(episode.label, problem)
         return _Draft(episode, place, results={name: _Result(None, None, error=error) for name in self._names})
 
     def _count_asked_again(self, answered: Sequence[Answered], samples: int, *, is_first: bool = True) -> None:

@@ -23,6 +23,7 @@ from rewardpool.rewards.discriminative import (
     load_writer,
 )
 from rewardpool.rewards.functions import FunctionScorer, LengthPenaltyScorer, started_runner
+from rewardpool.rewards.job_claims import ClaimStore
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
 from rewardpool.rewards.listwise import ListComparer
 from rewardpool.rewards.opened import OpenReward
@@ -50,7 +51,12 @@ FIELDS_OF_TYPE = {
 
 @asynccontextmanager
 async def open_reward(
-    spec: RewardLike, *, tokenizer: Any = None, path: str = "reward", **overrides: Any
+    spec: RewardLike,
+    *,
+    tokenizer: Any = None,
+    claims: ClaimStore | None = None,
+    path: str = "reward",
+    **overrides: Any,
 ) -> AsyncIterator[OpenReward]:
     """Find the pools, load tokenizers and functions, and yield the reward; closed with the `async with` block.
 
@@ -60,6 +66,8 @@ async def open_reward(
         spec: `namespace/name` of a pool, or its URL; `python://module:function`, or a function; a mapping with the
             fields of `RewardConfig` and `PoolPart`; one with `function`; or one with `rewards`, the parts of a mixture.
         tokenizer: A loaded tokenizer of the reward model, instead of the one that the config or the pool names.
+        claims: Which revision each group has, for `OpenReward.rate_next` where several processes rate a group's
+            members; None where one process does.
         path: Where `spec` stands in the trainer's config, for messages.
         overrides: Fields that win over those of `spec`.
 
@@ -89,6 +97,7 @@ async def open_reward(
             pools=opening.pools,
             asked=opening.asked,
             post_process=post_process,
+            claims=claims,
             path=path,
         )
 

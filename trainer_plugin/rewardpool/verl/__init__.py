@@ -11,6 +11,7 @@
     rollout         pure: from a row of verl's DataProto to an Episode
     result          pure: from a Rating to what verl takes from a reward manager
     announced       an open reward whose demand is announced
+    ray_claims      which revision scores each group, kept by an actor for all reward workers of a job
     bursts          announces to the pool when rollouts begin and end, of which verl says nothing to a reward manager
     function_pool   a pool for reward functions of the user's own, which send requests themselves
     local_proxy     the address to which they send them

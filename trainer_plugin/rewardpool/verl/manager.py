@@ -9,6 +9,7 @@ import logging
 import time
 from typing import Any
 
+import ray
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import NaiveRewardManager, register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
@@ -124,7 +125,9 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         settings = self._settings
         # Where agent loops score, they announce; whatever comes here is the exception.
         spec = {**settings.spec, "announce": False} if settings.inline else settings.spec
-        return await shared_reward(spec, path=MAPPING_PATH, **settings.announced)
+        # Outside of Ray there are no other workers.
+        split = settings.reward_workers > 1 and ray.is_initialized()
+        return await shared_reward(spec, path=MAPPING_PATH, split=split, **settings.announced)
 
     def _begin_to_open(self) -> "asyncio.Task[Any] | None":
         """Made on the actor's event loop, as verl does it, this says what is missing long before the first sample."""

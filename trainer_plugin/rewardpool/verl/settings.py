@@ -55,6 +55,8 @@ class Settings:
     """The agent loop of verl's, or of the user's, that writes then."""
     workers: int = 1
     """Processes among which verl divides the samples that are to be scored: agent loop workers or reward workers."""
+    reward_workers: int = 1
+    """verl's reward workers, to any of which it gives each trajectory that no agent loop has scored."""
     rewards_steps: bool = False
     """Whether each step of a response has a reward of its own."""
     max_response_tokens: int | None = None
@@ -63,7 +65,7 @@ class Settings:
     """What functions return beside their score and verl gets as names of their own."""
 
     @property
-    def announced(self) -> dict[str, int | None]:
+    def announced(self) -> dict[str, Any]:
         """What `shared_reward` takes of it for the demand."""
         return {"samples": self.samples, "group": self.group, "workers": self.workers}
 
@@ -123,6 +125,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         agent_loop=writer or Settings.agent_loop,
         rewards_steps=by_steps is not None,
         workers=(agent if inline else reward).get("num_workers") or 1,
+        reward_workers=reward.get("num_workers") or 1,
         max_response_tokens=data.get("max_response_length"),
         info=info,
     )
