@@ -19,8 +19,10 @@ from openrlhf.utils.agent import SingleTurnAgentExecutor
 from support import tiny_policy
 from support.fleet import eventually
 from support.local_machine import POOL, LocalMachine, finish, machine
+from support.revisions import SCORES, Workers, served
 
 import rewardpool.openrlhf
+from rewardpool.openrlhf import reward_function
 from rewardpool_api import names
 
 __all__ = ["machine"]
@@ -122,6 +124,28 @@ async def test_requests_in_flight_are_answered_before_the_gateway_ends(machine: 
         assert [await answer.json() for answer in await asyncio.gather(*asked)] == [4.0] * 20
         assert await finish(process) == (0, "")
     assert (await machine.run("down"))[0] == 0
+
+
+@pytest.mark.parametrize(("group", "scores"), [("task-1", 1), (None, 2)])
+async def test_one_revision_scores_a_group_as_long_as_it_serves(
+    group: str | None, scores: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rewardpool.openrlhf, "group_of_call", lambda: group)
+    workers = Workers("a", "b")
+    async with served(workers) as url:
+        function = reward_function({"url": url, "type": "Function"}, batch=1)
+
+        async def reward_of(response: str) -> float:
+            answer = await asyncio.to_thread(function, [f"prompt{response}"], ["prompt"], [None])
+            return float(answer["rewards"].item())
+
+        rewards = await asyncio.gather(*map(reward_of, "123456"))
+        assert len(set(rewards)) == scores
+        if group is not None:
+            [first] = set(rewards)
+            workers.revisions = ["a" if first == SCORES["b"] else "b"]
+            assert await reward_of("7") not in rewards
+            assert "two revisions score a group" in caplog.text
 
 
 @pytest.fixture

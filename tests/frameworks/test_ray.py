@@ -15,6 +15,7 @@ from support.local_machine import LocalMachine
 import rewardpool.ray
 from rewardpool.demand.ray_rank import ray_rank
 from rewardpool.errors import ConfigError, InvalidSampleError, PoolNotFoundError
+from rewardpool.openrlhf import group_of_call
 from rewardpool.ray import RewardWorkers, shares_of
 from rewardpool.rewards import Episode, Rating
 from rewardpool_api import names
@@ -118,6 +119,27 @@ def test_the_first_process_that_asks_announces_for_a_job_without_ranks() -> None
 
     engines = [Engine.remote() for _ in range(3)]  # type: ignore[attr-defined]  # the decorator adds it
     assert sorted(ray.get([engine.rank.remote() for engine in engines])) == [[0, 0], [1, 1], [1, 1]]
+
+
+class Engine:
+    """As OpenRLHF's engines: a method of this name rolls a prompt out, and threads ask for rewards."""
+
+    async def generate_responses(self, samples: int) -> list[str | None]:
+        return await asyncio.gather(*(asyncio.to_thread(group_of_call) for _ in range(samples)))
+
+    async def other(self) -> str | None:
+        return await asyncio.to_thread(group_of_call)
+
+
+def test_openrlhfs_samples_of_one_prompt_are_a_group_by_their_ray_task() -> None:
+    engine = ray.remote(num_cpus=0)(Engine).remote()
+    first, second, other = ray.get(
+        [engine.generate_responses.remote(4), engine.generate_responses.remote(4), engine.other.remote()]
+    )
+    assert (len(first), len(set(first)), len(set(second))) == (4, 1, 1)
+    assert None not in {*first, *second}
+    assert first[0] != second[0]
+    assert (other, group_of_call()) == (None, None)
 
 
 def test_an_error_of_ours_is_still_one_behind_ray(workers: RewardWorkers) -> None:

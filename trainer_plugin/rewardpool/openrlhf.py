@@ -11,28 +11,37 @@ With more to say, write a file of two lines and give its path:
 
 OpenRLHF (0.11) calls it for one sample at a time, each call in a thread of its own, and catches what it raises: the
 failure is a line of its log and the sample has no reward. It is logged here as an error as well.
+
+Which samples are a group it does not say. But each of its engines, a Ray actor, rolls a prompt out in one call, and
+Ray's name of that call is known in whatever it calls: that is the name of the group.
 """
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from rewardpool.deadline import waited
 from rewardpool.demand.ray_rank import ray_rank
-from rewardpool.errors import RewardPoolError
+from rewardpool.errors import RevisionGoneError, RewardPoolError, SampleError
 from rewardpool.gateway.wire import Query, openrlhf_answer, reads_prompts, scored
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.config import RewardLike
+from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward
+from rewardpool.rewards.rating import Rating
 
 log = logging.getLogger(__name__)
 
 ENV_POLICY_TOKENIZER = "REWARDPOOL_POLICY_TOKENIZER"
 """For `reward_func`: folder or hub name of the policy's tokenizer."""
+ROLLOUT: Final = "generate_responses"
+"""OpenRLHF's method of its engines that rolls out one prompt, all of its samples."""
 
 RewardFunction = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]
 
@@ -74,8 +83,13 @@ def reward_function(
         try:
             began = time.monotonic()
             episodes = query.episodes(text, strict=reads_prompts(lazy.opened().pools.values()))
+            group = group_of_call()
             with waited(time.monotonic() - began):
-                answer = openrlhf_answer(scored(lazy.rate_batch_blocking(episodes)))
+                if group is not None and len(episodes) == 1:
+                    ratings = [_by_one_revision(lazy, replace(episodes[0], group=group))]
+                else:
+                    ratings = lazy.rate_batch_blocking(episodes)
+            answer = openrlhf_answer(scored(ratings))
         except RewardPoolError as error:
             log.error("no reward for %d rows: %s", len(query.query), error)  # noqa: TRY400 - OpenRLHF has the traceback
             raise
@@ -87,6 +101,38 @@ def reward_function(
         }
 
     return reward_func
+
+
+def _by_one_revision(lazy: LazyReward, episode: Episode) -> Rating:
+    """Rate a sample by the revision of its group's first, as long as that one serves: then by any, with a warning.
+
+    The sample's failure would end OpenRLHF's run.
+    """
+    problem: SampleError | None
+    try:
+        rating = lazy.rate_next_blocking(episode)
+        problem = rating.error
+    except RevisionGoneError as error:
+        problem = error
+    if not isinstance(problem, RevisionGoneError):
+        return rating
+    log.warning("two revisions score a group, as OpenRLHF has no way to do without a sample: %s", problem)
+    [rating] = lazy.rate_batch_blocking([episode])
+    return rating
+
+
+def group_of_call() -> str | None:
+    """Return the id of the Ray task that rolls a prompt out, where the running code belongs to one; else None.
+
+    Threads of `asyncio.to_thread` belong to the task that began them.
+    """
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.WORKER_MODE:
+        return None
+    running = ray.get_runtime_context()
+    name = running.get_task_function_name() or ""
+    task: str | None = running.get_task_id() if name.endswith(f".{ROLLOUT}") else None
+    return task
 
 
 def _announcement(samples: int | None) -> Announcement:

@@ -160,10 +160,17 @@ class LazyReward:
 
     def rate_batch_blocking(self, episodes: Sequence[Episode]) -> list[Rating]:
         """As `rate_batch`, for callers without a loop."""
+        return self._rated_blocking(lambda reward: reward.submit_batch(episodes))
+
+    def rate_next_blocking(self, episode: Episode) -> Rating:
+        """As `rate_next`, for callers without a loop."""
+        return self._rated_blocking(lambda reward: reward.submit_next(episode))
+
+    def _rated_blocking(self, submit: "Callable[[BlockingReward], concurrent.futures.Future[T]]") -> T:
         began = time.monotonic()
         reward = self.opened()
         with waited(time.monotonic() - began):
-            submitted = reward.submit_batch(episodes)
+            submitted = submit(reward)
         return result_of(submitted)
 
     def announce(self, *, samples: int | None = None, steps: int | None = None) -> Sequence[JobDemand]:
