@@ -83,7 +83,9 @@ def test_a_router_that_cannot_be_asked_delays_the_stop():
     assert decide(a_snapshot(STAYS, going, routers=routers, pool=TO_ONE)).stop == ()
 
 
-@pytest.mark.parametrize(("failure", "stopped"), [(None, True), (Failure(reason="RouterRefuses", message="401"), False)])
+@pytest.mark.parametrize(
+    ("failure", "stopped"), [(None, True), (Failure(reason="RouterRefuses", message="401"), False)]
+)
 def test_a_leaving_router_delays_the_stop_where_it_answers_and_refuses(failure, stopped):
     going = leaving(a_worker("going"), for_seconds=30)
     leaves = a_router("b", answering=False, registered=None, deleting=True, failure=failure)
