@@ -1,6 +1,7 @@
 """The function engine beside a bare ASGI app with the same function, asked directly by one session.
 
-engine            `rewardpool_worker.function_server`, as a pool starts it
+engine            `rewardpool_worker.function_server`, as a pool starts it: a process for each call, or one event loop
+engine_kept       the same, with processes that are kept
 uvicorn           the app on uvicorn alone: asyncio, h11
 uvicorn_standard  the app on uvicorn with uvloop and httptools
 """
@@ -10,6 +11,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +32,7 @@ KEY: Final = "the-key-of-the-bench"
 RATIOS: Final[Ratios] = {
     "engine/uvicorn": ("engine", "uvicorn"),
     "engine/uvicorn_standard": ("engine", "uvicorn_standard"),
+    "engine_kept/uvicorn": ("engine_kept", "uvicorn"),
 }
 UVICORN: Final[Mapping[str, tuple[str, ...]]] = {
     "uvicorn": ("--loop", "asyncio", "--http", "h11"),
@@ -74,16 +77,17 @@ async def _rounds(folder: Path, function: str, given: list[str], rounds: int, pr
 async def _servers(folder: Path, function: str) -> AsyncIterator[dict[str, Program]]:
     path = str(Path(__file__).parents[1])
 
-    def engine(port: int) -> list[str]:
+    def engine(flags: tuple[str, ...], port: int) -> list[str]:
         argv = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", f"engine.rewards:{function}"]
-        return [*argv, "--port", str(port), "--concurrency", str(CONCURRENCY)]
+        return [*argv, "--port", str(port), *flags]
 
     def plain(flags: tuple[str, ...], port: int) -> list[str]:
         argv = [server_python(), "-m", "uvicorn", "engine.plain_app:app", "--port", str(port), "--no-access-log"]
         return [*argv, *flags]
 
     env = {"PYTHONPATH": path, ENV_FUNCTION: function, ENV_KEY_FILE: str(folder / "key")}
-    commands = {"engine": engine} | {
+    kept = ("--calls-per-process", "0")
+    commands = {"engine": partial(engine, ()), "engine_kept": partial(engine, kept)} | {
         name: (lambda port, flags=flags: plain(flags, port)) for name, flags in UVICORN.items()
     }
     servers = {

@@ -130,10 +130,10 @@ ENV_REVISION: Final = "REWARDPOOL_REVISION"
 """Tells a worker which revision it is of: answers name it, and a download finds its pin by it."""
 ROUTER_LIMIT: Final = "spec.router.requestTimeoutSeconds"
 """What decides how long a router waits for a worker's answer."""
-FUNCTION_LIMIT: Final = "--timeout-seconds in spec.engine.args"
+FUNCTION_LIMIT: Final = "--cpu-seconds plus --idle-seconds in spec.engine.args"
 """What decides how long a function's call may take at a worker."""
-FUNCTION_LIMIT_SECONDS: Final = 60.0
-"""The same, where `spec.engine.args` does not have it."""
+FUNCTION_LIMIT_SECONDS: Final = 30.0
+"""Each of the two, where `spec.engine.args` does not have it."""
 WORKERS_METRICS_PATH: Final = "/engine_metrics"
 """Of both routers: the metrics of all their workers, an error while one of these is silent."""
 SERIES_REQUEST_SECONDS: Final = "rewardpool_request_seconds"

@@ -388,8 +388,13 @@ class RewardPool(ApiModel):
 
 
 def _function_limit(args: Sequence[str]) -> float:
-    """Return the limit of a function's call, as its worker reads it: the last one counts."""
-    option, found = "--timeout-seconds", names.FUNCTION_LIMIT_SECONDS
+    """Return the seconds that a function's call may take, as its worker reads them."""
+    return sum(_seconds_of(option, args) for option in ("--cpu-seconds", "--idle-seconds"))
+
+
+def _seconds_of(option: str, args: Sequence[str]) -> float:
+    """Return an option's value; of several the last one counts."""
+    found = names.FUNCTION_LIMIT_SECONDS
     for index, argument in enumerate(args):
         text = args[index + 1] if argument == option and index + 1 < len(args) else argument.removeprefix(f"{option}=")
         if argument.startswith(option):

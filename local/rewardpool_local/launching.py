@@ -29,7 +29,9 @@ def revision_of(pool: RewardPool) -> str:
     """
     worker = pool.spec.worker.model_copy(update={"drain_seconds": WorkerSpec().drain_seconds})
     spec = pool.spec.model_copy(update={"worker": worker})
-    target = LaunchTarget(served_name=pool.served_name, host=HOST, port=0, key_file=_key_of(pool, "key"), sleeps=True)
+    target = LaunchTarget(
+        served_name=pool.served_name, host=HOST, port=0, key_file=_key_of(pool, "key"), is_pod=False, sleeps=True
+    )
     start = engine_for(pool.spec.engine.name).launch(spec, target)
     annotations = pool.metadata.annotations
     marks = [annotations.get(name, "") for name in (names.ANNOTATION_CODE, names.ANNOTATION_RESTARTED_AT)]
@@ -74,6 +76,7 @@ class Launcher:
             port=port,
             files_dir=str(self.folder.files),
             key_file=_key_of(pool, str(self.folder.key_file)),
+            is_pod=False,
             sleeps=True,
             modules_dir=None,
         )

@@ -70,7 +70,10 @@ def page() -> str:
         WORKER_METRICS,
         *_table(
             ("metric", "type", "labels", "means"),
-            (_metric(name, *described) for name, described in sorted(WorkerMetrics(places=1).described().items())),
+            (
+                _metric(name, *described)
+                for name, described in sorted(WorkerMetrics(places=lambda: 1).described().items())
+            ),
         ),
     ]
     return "\n".join(parts) + "\n"

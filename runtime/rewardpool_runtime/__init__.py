@@ -1,6 +1,9 @@
 """What runs on a machine and is no room's own: workers, pools on one machine and trainers share it.
 
-function_runner  a Python function that scores, in a process of its own, with a deadline
+functions        a Python function that scores, in processes of its own, within limits
+frames           how such a process and its supervisor speak: length and JSON
+process_stat     what a process has used and does now
+descriptors      standard streams that are open, before descriptors are made for another process
 process_guard    a child process ends with the process that started it
 file_lock        one holder of a file at a time; the kernel drops the lock with the process
 state_files      where a pool on one machine keeps its status, its demands and its locks

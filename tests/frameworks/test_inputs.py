@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rewardpool
-from rewardpool_runtime.function_runner import Failed, Scored, read_result
+from rewardpool_runtime.functions.outcome import Failed, Scored, read_result
 from rewardpool_runtime.json_values import NotJsonError, json_value
 
 

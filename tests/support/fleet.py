@@ -20,6 +20,7 @@ from typing import Self, get_args
 import aiohttp
 import pytest
 from support.patience import PATIENCE
+from support.reward_functions import ENV_RECORD
 
 from rewardpool_api.names import (
     ENV_ADMIN_KEY_FILE,
@@ -158,7 +159,7 @@ class Fleet:
             # Many calls at once: these tests are about workers that die, not about workers that are full.
             program = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", function]
             program += ["--served-name", served_name]
-            return [*program, "--port", str(port), "--concurrency", "256"]
+            return [*program, "--port", str(port), "--concurrency", "256", "--env", ENV_RECORD]
 
         self._flavor = flavor
         keys = {ENV_KEY_FILE: str(self.key_file), ENV_ADMIN_KEY_FILE: str(self._admin_key_file)}

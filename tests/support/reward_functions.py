@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-ENV_RECORD = "REWARDPOOL_TEST_RECORD"
+ENV_RECORD = "TEST_RECORD"
 """Names the file in which `compute_recorded_score` leaves a line for each score."""
 
 

@@ -310,7 +310,7 @@ def test_the_users_own_exception_stays_the_cause(tmp_path: Path, monkeypatch: py
     (tmp_path / "broken_rules.py").write_text("raise KeyError('no licence')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError) as caught:
-        Reward("python://broken_rules:fn")(["?"], ["a"])
+        Reward({"function": "broken_rules:fn", "run_in": "threads"})(["?"], ["a"])
     assert isinstance(caught.value.__cause__, KeyError)
 
 

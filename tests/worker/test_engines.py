@@ -183,11 +183,11 @@ def test_the_users_variables_cannot_turn_the_key_off() -> None:
 
 def test_a_function_is_served_by_our_own_server() -> None:
     model = {"source": "python://rewards.length:compute_score", "type": "Function"}
-    argv = launch(model, name="python", args=["--processes", "4"]).argv
+    argv = launch(model, name="python", args=["--concurrency", "4"]).argv
     assert argv[:3] == ("python3", "-m", "rewardpool_worker.function_server")
     assert value_of("--function", argv) == "rewards.length:compute_score"
     assert value_of("--drain-seconds", argv) == "45"
-    assert argv[-2:] == ("--processes", "4")
+    assert argv[-2:] == ("--concurrency", "4")
 
 
 def test_an_unknown_engine_lists_the_known_ones() -> None:

@@ -18,7 +18,7 @@ def test_what_is_left_out_is_as_the_environment_says(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv(names.ENV_KEY_FILE, raising=False)
     monkeypatch.delenv(names.ENV_MAX_BODY_BYTES, raising=False)
     given = parser().parse_args(NEEDED)
-    assert (given.concurrency, given.key_file, given.max_body_bytes) == (32, None, Settings.max_body_bytes)
+    assert (given.concurrency, given.key_file, given.max_body_bytes) == (None, None, Settings.max_body_bytes)
     monkeypatch.setenv(names.ENV_KEY_FILE, "/keys/key")
     monkeypatch.setenv(names.ENV_MAX_BODY_BYTES, "2000")
     given = parser().parse_args(NEEDED)
@@ -33,8 +33,8 @@ def test_what_is_left_out_is_as_the_environment_says(monkeypatch: pytest.MonkeyP
         [*NEEDED, "--concurrency", "0"],
         [*NEEDED, "--concurrency", "1.5"],
         [*NEEDED, "--port", "70000"],
-        [*NEEDED, "--timeout-seconds", "nan"],
-        [*NEEDED, "--processes", "-1"],
+        [*NEEDED, "--cpu-seconds", "nan"],
+        [*NEEDED, "--calls-per-process", "-1"],
         [*NEEDED, "--no-such-option"],
         [*NEEDED, "--conc", "4"],
     ],

@@ -37,7 +37,7 @@ from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.reward_function import gathered
 from rewardpool.rewards.rows import Info, Row, Text, episode_of, episodes_of, row_episode, rows_of
-from rewardpool_runtime.function_runner import FunctionNotFoundError
+from rewardpool_runtime.functions.load import FunctionLoadError
 
 AHEAD = 1024
 """Most rows of a stream that are begun and not yet taken."""
@@ -272,7 +272,7 @@ class Reward:
 def users_cause(error: BaseException) -> BaseException | None:
     """Return what of an error's causes adds to its message: an exception of the user's own module, if there is one."""
     cause = error.__cause__
-    return cause.__cause__ if isinstance(cause, FunctionNotFoundError) else None
+    return cause.__cause__ if isinstance(cause, FunctionLoadError) else None
 
 
 class _Batch:

@@ -2,7 +2,7 @@
 
 import json
 
-from rewardpool_runtime.function_runner import FunctionArguments
+from rewardpool_runtime.functions.outcome import FunctionArguments
 from rewardpool_worker.score_middleware import InvalidSampleError
 
 

@@ -5,8 +5,7 @@ verl's four arguments, `{"data_source", "solution_str", "ground_truth", "extra_i
 `score` comes back as `data[i].info`. SIGTERM stops taking requests, finishes those in flight, and exits with 0.
 
 A request that comes twice, because a trainer asked again or a router tried again, runs the function once: both get the
-answer of the call that runs. A worker in which more calls hang than it has places finishes what is in flight and
-exits, so that another process takes its place.
+answer of the call that runs. A call that the machine is at fault for is answered with 503, to be tried elsewhere.
 """
 
 import argparse
@@ -29,15 +28,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from rewardpool_api import names
 from rewardpool_api.contract import ANY_MODEL, REQUEST_ID_HEADER, SCORE_PATH, WANTED_REVISION, CallerError
-from rewardpool_runtime.function_runner import (
-    Failed,
-    FunctionArguments,
-    FunctionNotFoundError,
-    LocalRunner,
-    ProcessRunner,
-    Runner,
-    Scored,
-)
+from rewardpool_runtime.functions.limits import ALL, Limits
+from rewardpool_runtime.functions.load import FunctionLoadError
+from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, Scored
+from rewardpool_runtime.functions.parent import environment
+from rewardpool_runtime.functions.runner import ProcessRunner, Runner
+from rewardpool_runtime.functions.source import Source
 from rewardpool_worker.function_sample import parse_sample
 from rewardpool_worker.in_work import SCRAPE_HEADER, InWork
 from rewardpool_worker.score_middleware import (
@@ -70,7 +66,6 @@ Handler = Any
 
 PROBE_DEADLINE_SECONDS = 30.0
 EXIT_NOT_STARTED = 1
-EXIT_STUCK = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,14 +76,33 @@ class Options:
     served_name: str
     host: str
     port: int
-    concurrency: int
-    processes: int
-    timeout_seconds: float
+    concurrency: int | None
+    cpu_seconds: float
+    idle_seconds: float
+    memory_mib: int
+    calls_per_process: int | None
+    env: tuple[str, ...]
     drain_seconds: float
     max_body_bytes: int
     key_file: Path | None
     probe_sample: FunctionArguments | None
     revision: str = ""
+
+    @property
+    def limits(self) -> Limits:
+        """Those of calls, and how they run."""
+        return Limits(
+            cpu_seconds=self.cpu_seconds,
+            idle_seconds=self.idle_seconds,
+            memory_mib=self.memory_mib,
+            concurrency=self.concurrency,
+            calls_per_process=self.calls_per_process,
+            as_options=True,
+        )
+
+
+class StarvedError(Exception):
+    """The machine is at fault, and another worker may score the sample."""
 
 
 class FunctionServer:
@@ -100,11 +114,9 @@ class FunctionServer:
         self._in_work = InWork()
         self._running: dict[tuple[str, bytes], asyncio.Future[dict[str, Any]]] = {}
         """Answers that are being made, by the request's id and body."""
-        self.stuck = asyncio.Event()
-        """Is set when too many calls hang."""
         self._key = KeyFile(options.key_file)
         self._readiness = Readiness(deadline_seconds=PROBE_DEADLINE_SECONDS, clock=time.monotonic)
-        self._metrics = WorkerMetrics(places=options.processes or options.concurrency)
+        self._metrics = WorkerMetrics(places=lambda: runner.places)
         self._in_flight = 0
         self._empty = asyncio.Event()
         self._empty.set()
@@ -172,7 +184,11 @@ class FunctionServer:
         revision = self._options.revision
         refused = other_revision(revision) if is_for_another(request_id, revision) else None
         said = echo(request_id, revision=revision)
-        return web.json_response({**(refused or await self._answer(request)), **said})
+        try:
+            answer = refused or await self._answer(request)
+        except StarvedError as error:
+            return _error(503, "starved", str(error))
+        return web.json_response({**answer, **said})
 
     async def _answer(self, request: web.Request) -> dict[str, Any]:
         async with self._counted():
@@ -192,6 +208,11 @@ class FunctionServer:
             running = self._running[key] = asyncio.get_running_loop().create_future()
             try:
                 answer = await self._scored(body, request_id)
+            except StarvedError as error:
+                running.set_exception(error)
+                running.exception()  # there may be no other attempt
+                raise
+            else:
                 running.set_result(answer)
                 return answer
             finally:
@@ -210,12 +231,13 @@ class FunctionServer:
         with self._in_work.request(named, calls=len(samples)) as started:
             # One sample, as nearly every request has, needs no task of its own, which costs 20 µs.
             alone = len(samples) == 1
-            calls = [self._runner.run(sample, started=started) for sample in samples]
+            calls = [self._runner.run(sample, label=request_id, started=started) for sample in samples]
             outcomes = [await calls[0]] if alone else await asyncio.gather(*calls)
-        if self._runner.is_stuck:
-            self.stuck.set()
         data = []
         for index, outcome in enumerate(outcomes):
+            if isinstance(outcome, Failed) and outcome.fault == "infra":
+                self._metrics.failed("starved", outcome.fault)
+                raise StarvedError(outcome.message)
             if isinstance(outcome, Failed):
                 where = f"input {index}: " if len(outcomes) > 1 else ""
                 message = f"{where}{outcome.message}"
@@ -232,7 +254,7 @@ class FunctionServer:
     async def _probe(self) -> dict[str, Any]:
         await self._runner.start()
         if self._options.probe_sample is not None:
-            outcome = await self._runner.run(self._options.probe_sample)
+            outcome = await self._runner.run(self._options.probe_sample, label="the probe sample")
             if isinstance(outcome, Failed):
                 raise RuntimeError(f"the probe sample got no score: {outcome.message}")
         return {"model": self._options.served_name, "max_model_len": None}
@@ -284,25 +306,16 @@ def _error(status: int, code: str, message: str) -> web.Response:
 
 
 def make_runner(options: Options) -> Runner:
-    """The runner the options ask for.
+    """The runner the options ask for."""
+    env = environment(options.env, os.environ)
+    return ProcessRunner(Source.of(options.function), limits=options.limits, env=env)
+
+
+async def serve(options: Options) -> None:
+    """Serve until SIGTERM or SIGINT, then finish what is in flight.
 
     Raises:
-        FunctionNotFoundError: there is no such function.
-    """
-    limit: dict[str, Any] = {"timeout_seconds": options.timeout_seconds, "timeout_setting": names.FUNCTION_LIMIT}
-    if options.processes:
-        return ProcessRunner(options.function, processes=options.processes, **limit)
-    return LocalRunner(options.function, concurrency=options.concurrency, **limit)
-
-
-async def serve(options: Options) -> tuple[int, bool]:
-    """Serve until SIGTERM or SIGINT, or until too many calls hang, then finish what is in flight.
-
-    Returns:
-        The exit status; and False when a thread is stuck in the function, so that the interpreter cannot end by itself.
-
-    Raises:
-        FunctionNotFoundError: there is no such function.
+        FunctionLoadError: there is no such function, or it cannot be called.
         OSError: the address cannot be listened on.
     """
     stop = asyncio.Event()
@@ -316,18 +329,12 @@ async def serve(options: Options) -> tuple[int, bool]:
         await application.setup()
         await web.TCPSite(application, options.host, options.port).start()
         log.info("serving %s on %s:%d", options.function, options.host, options.port)
-        waiting = [asyncio.ensure_future(event.wait()) for event in (stop, server.stuck)]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for one in waiting:
-            one.cancel()
-        if server.stuck.is_set():
-            log.error("more calls of %s hang than this worker has places: it ends; use --processes", options.function)
+        await stop.wait()
         if left := await server.drain(options.drain_seconds):
             log.warning("%d requests were still in flight after %g seconds", left, options.drain_seconds)
     finally:
         await application.cleanup()
-        free = await runner.close()
-    return EXIT_STUCK if server.stuck.is_set() else 0, free
+        await runner.close()
 
 
 def _number_of(kind: type[float], *, least: float, most: float = math.inf) -> Callable[[str], float]:
@@ -359,14 +366,13 @@ def parser() -> argparse.ArgumentParser:
     option("--served-name", default="function", help="the `model` of a request")
     option("--host", default="127.0.0.1", help="address to listen on")
     option("--port", type=port, default=names.WORKER_PORT, help="port to listen on")
-    option("--concurrency", type=count, default=32, help="calls at once, without --processes")
-    option("--processes", type=any_count, default=0, help="processes for a CPU-bound function; 0: none")
-    option(
-        "--timeout-seconds",
-        type=_number_of(float, least=0.001),
-        default=names.FUNCTION_LIMIT_SECONDS,
-        help="longest call",
-    )
+    limit = _number_of(float, least=0.001)
+    option("--concurrency", type=count, help="calls at once (default: its processors; 32 of an async function)")
+    option("--cpu-seconds", type=limit, default=Limits.cpu_seconds, help="processor time of a call")
+    option("--idle-seconds", type=limit, default=Limits.idle_seconds, help="time that a call may wait for other things")
+    option("--memory-mib", type=any_count, default=Limits.memory_mib, help="memory of a call; 0: no limit")
+    option("--calls-per-process", type=any_count, help="calls until a process is replaced (default 1); 0: never")
+    option("--env", action="append", default=[], metavar="NAME", help=f"a variable for the function; {ALL}: all")
     option("--drain-seconds", type=seconds, default=60.0, help="longest wait on SIGTERM")
     option("--max-body-bytes", type=count, default=max_body_bytes or Settings.max_body_bytes, help="longest request")
     option("--key-file", type=Path, default=key_file or None, help="file with the pool's key")
@@ -383,17 +389,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("aiohttp.server").addFilter(is_about_http)
     try:
         sample = given.pop("probe_sample")
+        given["env"] = tuple(given["env"])
         options = Options(**given, probe_sample=parse_sample(sample.read_text()) if sample else None)
-        status, free = asyncio.run(serve(options))
-    except (FunctionNotFoundError, OSError, ValueError) as error:
+        asyncio.run(serve(options))
+    except (FunctionLoadError, OSError, ValueError) as error:
         log.error("not started: %s: %s", type(error).__name__, error)  # noqa: TRY400 - a reason, not a crash
         return EXIT_NOT_STARTED
-    if not free:
-        # The interpreter would wait for the stuck thread, for ever.
-        log.warning("a call is stuck in %s, leaving it", options.function)
-        logging.shutdown()
-        os._exit(status)
-    return status
+    return 0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ vLLM and SGLang have.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -26,18 +26,20 @@ FAILURES = {
     "invalid_sample": ("verifier",),
     "function_failed": ("verifier", "policy"),
     "wrong_model": ("infra",),
+    "starved": ("infra",),
     "no_score": ("infra",),
     "abandoned": ("infra",),
 }
 """Kinds of failures and their faults, in the words of the metric's labels: the contract's codes, `no_score` of a model
-that raises or computes no finite number, and requests that the caller abandoned."""
+that raises or computes no finite number, `starved` of a function whose machine has too much to do, and requests that
+the caller abandoned."""
 
 
 class WorkerMetrics:
     """All metrics of one server process, in a registry of their own."""
 
-    def __init__(self, *, places: int | None = None) -> None:
-        """`places` is how many calls run at once, where that is known."""
+    def __init__(self, *, places: Callable[[], int] | None = None) -> None:
+        """`places` returns how many calls run at once, where that is known."""
         # A second series for every counter, with the time of its making, which nobody reads.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
@@ -65,7 +67,7 @@ class WorkerMetrics:
                 self._failures.labels(kind, fault)
         if places is not None:
             self._places = Gauge(PLACES, "Calls of the function that run at once.", registry=registry)
-            self._places.set(places)
+            self._places.set_function(places)
 
     def described(self) -> dict[str, tuple[Metric, tuple[str, ...]]]:
         """Every family with its labels, by the name of its series; for documentation."""

@@ -121,7 +121,6 @@ def test_all_mistakes_of_a_mixture_are_told_at_once_and_each_once() -> None:
         (mixture({**POOL, "gate": {}}, RULE, combine="gate"), "reward.rewards[0].gate.at_least", "required"),
         (mixture({**POOL, "gate": {"at_least": 1}, "weight": 2}), "reward.rewards[0]", "leave out weight"),
         (mixture({"function": "nothing"}), "reward.rewards[0].function", "module:function"),
-        (mixture({"function": len, "run_in": "processes"}), "reward.rewards[0]", "module:function"),
         (mixture({"length_penalty": {"max_tokens": 5}}), "reward.rewards[0].length_penalty.buffer_tokens", "required"),
         (
             mixture({"length_penalty": {"max_tokens": 5, "buffer_tokens": 6}}),

@@ -16,7 +16,9 @@ from rewardpool.client.answer import read_scores
 from rewardpool.client.retry import RetryableError
 from rewardpool.rewards import Episode, open_reward
 from rewardpool_api.contract import DetailedScore, Echo, parse_answer
-from rewardpool_runtime.function_runner import FunctionArguments, LocalRunner
+from rewardpool_runtime.functions.limits import Limits
+from rewardpool_runtime.functions.outcome import FunctionArguments
+from rewardpool_runtime.functions.threads import ThreadRunner
 from rewardpool_worker.function_server import answer_item, parse_input
 
 
@@ -29,7 +31,7 @@ def in_the_job(episode: Episode) -> dict[str, Any]:
         return 1.0
 
     async def rate() -> None:
-        async with open_reward(function) as reward:
+        async with open_reward({"function": function, "run_in": "threads"}) as reward:
             await reward.rate(episode)
 
     asyncio.run(rate())
@@ -121,7 +123,7 @@ async def test_what_a_function_returns_beside_its_score_is_the_same_from_both() 
 
 
 async def returned_by(info: dict[str, Any]) -> Any:
-    runner = LocalRunner(returns(info), concurrency=1, timeout_seconds=5)
+    runner = ThreadRunner(returns(info), limits=Limits())
     return await runner.run(FunctionArguments(data_source="", solution_str="a"))
 
 

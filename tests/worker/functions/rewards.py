@@ -1,7 +1,9 @@
 """A user's reward functions, well behaved and not. What they do is in the sample's `solution_str`."""
 
 import asyncio
+import ctypes
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,11 @@ def obedient(data_source: str, solution_str: str, ground_truth: Any, extra_info:
         case ["announce", path, seconds]:
             Path(path).touch()
             time.sleep(float(seconds))
+        case ["crash"]:
+            ctypes.string_at(0)
+        case ["kill-parent"]:
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(20)
         case ["die"]:
             os._exit(11)
         case ["die-once", path] if not Path(path).exists():
@@ -40,6 +47,15 @@ def obedient(data_source: str, solution_str: str, ground_truth: Any, extra_info:
         case ["pid"]:
             return {"score": 0.0, "pid": os.getpid()}
     return 1.0
+
+
+def printing(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+    print(solution_str)
+    return 1.0
+
+
+def environment(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> dict[str, Any]:
+    return {"score": 1.0, **os.environ}
 
 
 def counted(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:

@@ -43,7 +43,7 @@ from rewardpool.rewards.requests import Asked, requests_by_pool
 from rewardpool.rewards.reward_function import GroupRewardFunction, PartScore, RewardFunction, gathered
 from rewardpool.rewards.running import RunningMoments
 from rewardpool.rewards.score_noise import ScoreDtype
-from rewardpool_runtime.function_runner import error_text
+from rewardpool_runtime.functions.outcome import error_text
 from rewardpool_runtime.json_values import finite, shown
 
 log = logging.getLogger(__name__)

@@ -1,20 +1,21 @@
 """Python functions and rules as parts: run in the training job, under the same rules as on a worker."""
 
 import json
+import os
+import sys
 
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.part_config import FunctionPart, LengthPenalty
 from rewardpool.rewards.reward_function import PartScore
 from rewardpool.sample import FunctionSample
-from rewardpool_runtime.function_runner import (
-    Failed,
-    FunctionArguments,
-    FunctionNotFoundError,
-    LocalRunner,
-    ProcessRunner,
-    Runner,
-)
+from rewardpool_runtime.functions.limits import Limits
+from rewardpool_runtime.functions.load import FunctionLoadError
+from rewardpool_runtime.functions.outcome import Failed, FunctionArguments
+from rewardpool_runtime.functions.parent import environment
+from rewardpool_runtime.functions.runner import ProcessRunner, Runner
+from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.functions.threads import ThreadRunner
 
 
 class FunctionScorer:
@@ -32,7 +33,7 @@ class FunctionScorer:
         """
         # By way of JSON, so that the function is called with the same values as in a pool.
         arguments = FunctionArguments(**json.loads(arguments_of(episode).to_json(episode.label)))
-        outcome = await self._runner.run(arguments)
+        outcome = await self._runner.run(arguments, label=episode.label)
         if isinstance(outcome, Failed):
             problem = f"the reward function failed: {outcome.message}"
             raise FunctionFailedError(episode.label, problem, fault=outcome.fault)
@@ -53,30 +54,40 @@ async def started_runner(part: FunctionPart, *, path: str) -> Runner:
     """Load the function where it is to run; to be closed by the caller.
 
     Raises:
-        ConfigError: There is no such function.
+        ConfigError: There is no such function, or it cannot be called, or run there.
     """
+    limits = Limits(
+        cpu_seconds=part.cpu_seconds,
+        idle_seconds=part.idle_seconds,
+        memory_mib=part.memory_mib,
+        concurrency=part.concurrency,
+        calls_per_process=part.calls_per_process,
+    )
     runner: Runner | None = None
     try:
-        if part.run_in == "processes":
-            runner = ProcessRunner(
-                str(part.function),
-                processes=part.concurrency,
-                timeout_seconds=part.timeout,
-                further=part.kwargs,
-            )
+        if part.run_in == "threads":
+            runner = ThreadRunner(part.function, limits=limits, further=part.kwargs)
         else:
-            runner = LocalRunner(
-                part.function,
-                concurrency=part.concurrency,
-                timeout_seconds=part.timeout,
+            runner = ProcessRunner(
+                Source.of(part.function),
+                limits=limits,
+                env=environment(part.env, os.environ),
                 further=part.kwargs,
+                printed=_print,
             )
         await runner.start()
-    except FunctionNotFoundError as error:
+    except BaseException as error:
         if runner is not None:
             await runner.close()
-        raise ConfigError(f"{path}.function", str(error)) from error
+        if isinstance(error, FunctionLoadError):
+            raise ConfigError(f"{path}.function", str(error)) from error
+        raise
     return runner
+
+
+def _print(label: str, line: str) -> None:
+    """Print what a function printed where the job prints, with the sample's label."""
+    sys.stderr.write(f"{label}: {line}\n" if label else f"{line}\n")
 
 
 class LengthPenaltyScorer:

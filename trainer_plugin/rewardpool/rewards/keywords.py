@@ -52,7 +52,12 @@ class RewardSettings(TypedDict, total=False):
     # Of a function, and of a length penalty.
     function: str | Callable[..., Any]
     kwargs: Mapping[str, Any]
-    run_in: Literal["threads", "processes"]
+    run_in: Literal["processes", "threads"]
+    cpu_seconds: float
+    idle_seconds: float
+    memory_mib: int
+    calls_per_process: int
+    env: Sequence[str]
     length_penalty: Mapping[str, float]
     # Of a mixture.
     combine: Literal["sum", "product", "gate"]

@@ -38,7 +38,7 @@ from rewardpool.rewards.reward_function import (
 )
 from rewardpool.rewards.score_noise import ScoreDtype, coarsest
 from rewardpool.rewards.writers import Writer, Writers
-from rewardpool_runtime.function_runner import FunctionNotFoundError, Runner, load_function
+from rewardpool_runtime.functions.load import FunctionLoadError, load_function
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class _Opening:
         """Open one part. Raises ConfigError or PoolError."""
         if isinstance(part, FunctionPart):
             runner = await started_runner(part, path=path)
-            self._stack.push_async_callback(_closed, runner, part.name)
+            self._stack.push_async_callback(runner.close)
             return FunctionScorer(runner)
         if isinstance(part, LengthPenaltyPart):
             return LengthPenaltyScorer(part.length_penalty)
@@ -215,11 +215,6 @@ class _Opening:
         return await self._chat_scorer(part, pool, given=None, path=path)
 
 
-async def _closed(runner: Runner, name: str) -> None:
-    if not await runner.close():
-        log.warning("%s has a thread that is stuck in its function, and this process ends when that does", name)
-
-
 def _judge(judge: JudgeConfig, pool: Pool, *, meta: RewardFunction | None) -> RewardFunction | GroupRewardFunction:
     if judge.mode == "pointwise":
         return PointwiseScorer(pool, judge, meta=meta)
@@ -240,5 +235,5 @@ def _post_process(spec: RewardSpec, *, path: str) -> PostProcess | None:
         return spec.post_process
     try:
         return load_function(spec.post_process)
-    except FunctionNotFoundError as error:
+    except FunctionLoadError as error:
         raise ConfigError(f"{path}.post_process", str(error)) from error

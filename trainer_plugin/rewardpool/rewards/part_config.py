@@ -383,24 +383,28 @@ class FunctionPart(Part):
     event loop."""
     kwargs: Mapping[str, Any] = {}
     """Further arguments; they win over those four."""
-    run_in: Literal["threads", "processes"] = "threads"
-    """Where it runs if it is not async. A thread cannot be stopped: what may hang, or needs more than one core, belongs
-    into processes."""
-    concurrency: Count = 8
-    """Calls at a time."""
-    timeout: PositiveSeconds = 60.0
-    """Seconds for one call."""
+    run_in: Literal["processes", "threads"] = "processes"
+    """Where it runs. `processes`: each call in one of its own, which can be stopped; an async function on one's event
+    loop. `threads`: in the job, where it shares objects with it; a thread cannot be stopped."""
+    concurrency: Count | None = None
+    """Calls at a time. Default: as many as there are processors, and 32 of an async function or in threads."""
+    cpu_seconds: PositiveSeconds = 30.0
+    """Processor time of one call, with that of the processes that it starts; beyond it the policy is at fault."""
+    idle_seconds: PositiveSeconds = 30.0
+    """Time in which one call could run and waits for something else. In threads, and of an async function, a call may
+    take `cpu_seconds` plus `idle_seconds`."""
+    memory_mib: Annotated[int, Field(ge=0)] = 4096
+    """Memory of one call, beyond what the imported module has. 0: no limit."""
+    calls_per_process: Annotated[int, Field(ge=0)] | None = None
+    """After so many calls a process is replaced; 0: never, for a function that keeps what its first call loads.
+    Default: after one, so that what a call changes or leaks is its own."""
+    env: tuple[str, ...] = ()
+    """Names of the job's variables that the function gets, such as HF_TOKEN, beside PATH, HOME and the like."""
 
     @property
     def scorer(self) -> str:
         """The function's name."""
         return f"function {self.function if isinstance(self.function, str) else self.name}"
-
-    @model_validator(mode="after")
-    def _processes_import_it(self) -> Self:
-        if self.run_in == "processes" and not isinstance(self.function, str):
-            raise ValueError("run_in processes needs function as module:function, to import it there")
-        return self
 
 
 class LengthPenalty(_Model):

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from rewardpool.errors import SandboxError, SandboxUnavailableError
-from rewardpool.sandbox.frames import packed, receive
 from rewardpool.sandbox.guard import missing
+from rewardpool_runtime import frames
+from rewardpool_runtime.descriptors import open_standard_streams
+from rewardpool_runtime.frames import packed, receive
 
 BOOT: Final = """
 import sys
@@ -48,7 +50,7 @@ class Zygote:
             raise SandboxUnavailableError(f"this machine lacks {lacks}")
         self._lock = threading.Lock()
         try:
-            _open_standard_streams()
+            open_standard_streams()
             self._sock, theirs = socket.socketpair()
             with theirs:
                 self._process = subprocess.Popen(
@@ -128,17 +130,10 @@ class Zygote:
         return answer
 
 
-def _open_standard_streams() -> None:
-    """Open those that are closed, as daemons close them: else a socket gets their number, and what is printed."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
-
-
 def _import_folders() -> list[str]:
-    """Return where this package is, unless an isolated interpreter finds it without."""
-    home = str(Path(__file__).parents[2])
-    return [] if home in site.getsitepackages() else [home]
+    """Return where this package and what it imports are, unless an isolated interpreter finds them without."""
+    homes = dict.fromkeys(str(Path(file).parents[depth]) for file, depth in ((__file__, 2), (frames.__file__, 1)))
+    return [home for home in homes if home not in site.getsitepackages()]
 
 
 class _Zygotes:

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Self
 
 from rewardpool.errors import SandboxError, SandboxUnavailableError
-from rewardpool.sandbox.frames import HEAD, packed
 from rewardpool.sandbox.parent import Zygote
 from rewardpool.sandbox.verdict import Outcome
+from rewardpool_runtime.frames import HEAD, packed
+from rewardpool_runtime.process_stat import ASLEEP, ENDED, Stat, cpu_clock, parsed
 
 SAMPLE_SECONDS: Final = (0.01, 0.03)
 """Between two looks at what a process uses; random, so that no code can be asleep in between alone."""
@@ -153,7 +154,6 @@ class Process:
             self._stat_file = undo.enter_context(_ProcFile(self.pid, "stat"))
             self._schedstat_file = undo.enter_context(_ProcFile(self.pid, "schedstat"))
             self._files = undo.pop_all()
-        self._clock = (~self.pid << 3) | 2  # CPUCLOCK_SCHED of that process, as clock_getcpuclockid makes it
         self._sock.setblocking(False)
         setup = {
             "stdin": stdin,
@@ -177,7 +177,7 @@ class Process:
         answer = self._answer_to(packed(setup))
         if answer != {"ready": True}:
             raise SandboxUnavailableError(str(answer.get("refused", answer)))
-        self._cpu_before, self._idle_seconds = self._cpu(), 0.0
+        self._cpu_before, self._idle_seconds = cpu_clock(self.pid), 0.0
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer to a question: `value`, `raised`, `exited` or, of an assertion's process, `call`.
@@ -244,14 +244,14 @@ class Process:
     def _sample(self, elapsed: float, *, since: float) -> None:
         """Look at what it does, and raise where it used more than it may."""
         allowance = self._allowance
-        state = self._stat()[0]
-        if state in ("S", "D", "T", "t"):
+        state = self._stat().state
+        if state in ASLEEP:
             # This process may itself have been stopped, or kept from running, since the last look.
             self._idle_seconds += min(elapsed, 2 * SAMPLE_SECONDS[1])
-        elif state in ("Z", "X", "") and not select.select([self._sock], [], [], 0)[0]:
+        elif state in ENDED and not select.select([self._sock], [], [], 0)[0]:
             # A process that was forked elsewhere may hold its socket open, and nothing more comes.
             self._ended_itself()
-        used = self._cpu() - self._cpu_before
+        used = cpu_clock(self.pid) - self._cpu_before
         if used > allowance.cpu_seconds:
             self._end("cpu_exceeded", f"used its {allowance.cpu_seconds:g} s of processor time")
         if self._idle_seconds > allowance.idle_seconds:
@@ -308,13 +308,13 @@ class Process:
         """Learn how a process ended that closed its socket, and raise."""
         deadline = time.monotonic() + END_SECONDS
         while True:
-            state, flags = self._stat()
-            if state in ("Z", "X", "") or (time.monotonic() > deadline and not flags & _EXITING):
+            now = self._stat()
+            if now.state in ENDED or (time.monotonic() > deadline and not now.flags & _EXITING):
                 break
             time.sleep(0.001)
-        if not state or not self._zygote.usable:
+        if not now.state or not self._zygote.usable:
             raise SandboxError("the sandbox's parent process ended, and its children with it")
-        if state not in ("Z", "X"):
+        if now.state not in ENDED:
             self._end("exited", "closed the sandbox's own descriptors")
         ended = self._reap()
         status = int(ended["status"])
@@ -340,21 +340,13 @@ class Process:
             self._reaped = self._zygote.reap(self.pid)
         return self._reaped
 
-    def _cpu(self) -> float:
-        try:
-            return time.clock_gettime(self._clock)
-        except OSError:  # it has ended
-            return 0.0
-
     def _waited(self) -> float:
         """Return the seconds that it waited for a processor."""
         fields = self._schedstat_file.read().split()
         return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
 
-    def _stat(self) -> tuple[str, int]:
-        """Return the state's letter and the flags, as /proc has them; no letter where there is no such process."""
-        fields = self._stat_file.read().rpartition(")")[2].split()
-        return (fields[0], int(fields[6])) if fields else ("", 0)
+    def _stat(self) -> Stat:
+        return parsed(self._stat_file.read())
 
 
 def _pause() -> float:

@@ -34,6 +34,8 @@ class LaunchTarget:
     """Folder that has a downloaded model's files before the engine starts; None leaves a hub's model to the engine."""
     adapters_dir: str | None = None
     """Folder with a folder for each adapter, see `adapter_path`; None leaves each where its source says."""
+    is_pod: bool = True
+    """Whether its variables are those of image and manifest alone; else they are those of a user's shell too."""
     sleeps: bool = False
     """Whether somebody there puts engines to sleep and wakes them; else none is started so that it could be."""
 

@@ -1,0 +1,266 @@
+"""Runs a function's calls: each in a process that is forked ahead from a warm parent; async ones on one process's loop.
+
+A call that hangs, dies, leaks or changes what is global costs its own process, and that is replaced. All waits have a
+deadline. What is no fault of the function (`infra`) is tried again: here, where the parent died, else by who asks.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from rewardpool_runtime.functions.limits import LOOK_SECONDS, Limits
+from rewardpool_runtime.functions.outcome import NO_FURTHER, Failed, FunctionArguments, Outcome
+from rewardpool_runtime.functions.parent import ParentEndedError, ending
+from rewardpool_runtime.functions.process import FunctionProcess, IsAsyncError, Printed, ProcessEndedError
+from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.functions.supply import NoProcessError, Supply
+
+log = logging.getLogger("rewardpool.functions")
+
+ATTEMPTS: Final = 3
+"""Of a call whose parent died."""
+BLOCKED_SECONDS: Final = 5.0
+"""For an event loop to say that it cancels a call; one that does not is blocked."""
+
+
+class Runner(Protocol):
+    """Runs the function."""
+
+    @property
+    def places(self) -> int:
+        """How many calls run at once; known when it is started."""
+
+    async def start(self) -> None:
+        """Load the function; raises FunctionLoadError. Done again, it does nothing."""
+
+    async def run(
+        self, sample: FunctionArguments, *, label: str = "", started: Callable[[], None] | None = None
+    ) -> Outcome:
+        """Score one sample when a place is free.
+
+        Args:
+            sample: The arguments.
+            label: Names the sample in the log.
+            started: Is called at the moment when it has a place.
+        """
+
+    async def close(self) -> None:
+        """Let go of threads and processes."""
+
+
+class Places:
+    """How many calls run at once, which may become more."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+        self._taken = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def set(self, count: int) -> None:
+        """Have so many from now on."""
+        self.count = count
+        self._wake()
+
+    async def take(self) -> None:
+        """Wait for a free place, and take it."""
+        if self._taken < self.count and not self._waiting:
+            self._taken += 1
+            return
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self.free()
+            raise
+
+    def free(self) -> None:
+        """Give a place back."""
+        self._taken -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting and self._taken < self.count:
+            mine = self._waiting.popleft()
+            if not mine.done():
+                self._taken += 1
+                mine.set_result(None)
+
+
+class ProcessRunner:
+    """Runs the function in processes of its own; used on one event loop."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        limits: Limits,
+        env: Mapping[str, str],
+        further: Mapping[str, Any] = NO_FURTHER,
+        printed: Printed | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            source: Where the function is.
+            limits: Of its calls.
+            env: All variables of its processes, as `environment` returns them.
+            further: Arguments besides those of a sample.
+            printed: Is called with a sample's label and a line that the function printed; by default it is logged.
+        """
+        self._name = source.name
+        self._limits = limits
+        self._further = further
+        self._supply = Supply(source, limits=limits, env=env, further=further, printed=printed or _log_printed)
+        self._places = Places()
+        self._is_async = False
+        self._start = asyncio.Lock()
+        self._busy: set[FunctionProcess] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: FunctionProcess | None = None
+        """Of an async function: the process with its event loop."""
+        self._opening = asyncio.Lock()
+
+    @property
+    def places(self) -> int:
+        """See `Runner`."""
+        return self._places.count
+
+    async def start(self) -> None:
+        """See `Runner`."""
+        async with self._start:
+            if self.places:
+                return
+            loaded = await self._supply.start()
+            self._is_async = loaded.is_async
+            self._make_room()
+
+    async def run(
+        self, sample: FunctionArguments, *, label: str = "", started: Callable[[], None] | None = None
+    ) -> Outcome:
+        """See `Runner`."""
+        await self._places.take()
+        try:
+            if started is not None:
+                started()
+            return await self._outcome(sample.with_further(self._further), label)
+        finally:
+            self._places.free()
+
+    async def close(self) -> None:
+        """See `Runner`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._supply.close()
+
+    def _make_room(self) -> None:
+        places = self._limits.places(is_async=self._is_async)
+        self._supply.keep(0 if self._is_async else places)
+        self._places.set(places)
+
+    async def _outcome(self, arguments: Mapping[str, Any], label: str) -> Outcome:
+        problem: Exception | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                outcome = await (self._call_async if self._is_async else self._call)(arguments, label)
+            except IsAsyncError:
+                self._become_async()
+                outcome = await self._call_async(arguments, label)
+            except ParentEndedError as error:
+                problem = error
+                continue
+            except NoProcessError as error:
+                return Failed(str(error), "infra")
+            except (ValueError, TypeError, RecursionError) as error:
+                return Failed(f"the arguments cannot be sent to the function's process: {error}")
+            if isinstance(outcome, Failed):
+                log.error("%s: %s", label or "a call", outcome.traceback.rstrip() or outcome.message)
+            return outcome
+        return Failed(f"the function's process ended {ATTEMPTS} times with its parent: {problem}", "infra")
+
+    def _become_async(self) -> None:
+        """Run all calls on one event loop from now on."""
+        if not self._is_async:
+            log.info("%s returns what is to be awaited: from now on its calls share one event loop", self._name)
+            self._is_async = True
+            self._make_room()
+
+    async def _call(self, arguments: Mapping[str, Any], label: str) -> Outcome:
+        process = await self._supply.take()
+        self._busy.add(process)
+        try:
+            call = process.begin(arguments, label=label)
+            self._look_later()
+            outcome = await call.done
+        except ProcessEndedError:
+            status = await self._supply.status(process)
+            return Failed(f"the function's process {ending(status)} in this call")
+        finally:
+            self._busy.discard(process)
+            process.forget_calls()
+            self._let_go(process)
+        return outcome
+
+    def _let_go(self, process: FunctionProcess) -> None:
+        """Keep a process for other calls, or have it replaced."""
+        most = self._limits.calls_per_process
+        if most is None:
+            most = 0 if self._supply.imports_itself else 1
+        if process.is_free and not self._is_async and (most == 0 or process.served < most):
+            self._supply.put_back(process)
+        else:
+            self._supply.end(process)
+
+    def _look_later(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for process in self._busy:
+            process.look(self._limits, now)
+        if self._busy:
+            self._look_later()
+
+    # On one event loop
+
+    async def _call_async(self, arguments: Mapping[str, Any], label: str) -> Outcome:
+        process = await self._opened()
+        call = process.begin(arguments, label=label)
+        try:
+            async with asyncio.timeout(self._limits.wall_seconds):
+                return await call.done
+        except TimeoutError:
+            return self._limits.overdue()
+        except ProcessEndedError:
+            status = await self._supply.status(process)
+            return Failed(f"the process of the function's event loop {ending(status)} with this call in it")
+        finally:
+            if not call.is_answered and not process.has_ended:
+                process.say({"id": call.number})
+                asyncio.get_running_loop().call_later(BLOCKED_SECONDS, self._end_blocked, process, process.heard)
+            process.forget(call)
+
+    async def _opened(self) -> FunctionProcess:
+        async with self._opening:
+            if self._loop is None or self._loop.has_ended:
+                self._loop = await self._supply.take()
+                self._loop.say({"async": True})
+            return self._loop
+
+    def _end_blocked(self, process: FunctionProcess, heard: int) -> None:
+        """End the loop's process where it has said nothing since it was told to cancel a call."""
+        if process.has_ended or process.heard != heard:
+            return
+        problem = "the function blocked its event loop, by which no call could go on; its process was ended"
+        log.error("%s: %s", self._name, problem)
+        process.settle_all(Failed(problem))
+        self._supply.end(process)
+
+
+def _log_printed(label: str, line: str) -> None:
+    log.info("%s: %s", label or "(printed)", line)

@@ -1,0 +1,89 @@
+"""Where a function is found by the processes that run it: by its name, or as what pickle makes of it."""
+
+import base64
+import importlib.machinery
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from rewardpool_runtime.functions.load import FunctionLoadError
+from rewardpool_runtime.json_values import described
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A function, for another process.
+
+    Attributes:
+        name: Names it in messages.
+        reference: `module:function`, to be imported there.
+        pickled: Where it cannot be imported: what cloudpickle makes of it.
+    """
+
+    name: str
+    reference: str = ""
+    pickled: bytes = b""
+
+    @classmethod
+    def of(cls, function: str | Callable[..., Any]) -> "Source":
+        """Return the source of a function: of one that is given in Python, by its name where it can be imported.
+
+        Raises:
+            FunctionLoadError: It holds what another process cannot have.
+        """
+        if isinstance(function, str):
+            return cls(name=function, reference=function)
+        name = getattr(function, "__qualname__", None) or described(function)
+        module = sys.modules.get(getattr(function, "__module__", None) or "")
+        if module is not None and _is_importable(module) and _is_at(module, name, function):
+            reference = f"{module.__name__}:{name}"
+            return cls(name=reference, reference=reference)
+        return cls(name=name, pickled=_pickled(function, name, module))
+
+    def to_wire(self) -> dict[str, str]:
+        """Return it as JSON values."""
+        if self.reference:
+            return {"name": self.name, "reference": self.reference}
+        return {"name": self.name, "pickled": base64.b64encode(self.pickled).decode()}
+
+
+def _is_at(module: ModuleType, name: str, function: Any) -> bool:
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is function
+
+
+def _is_importable(module: ModuleType) -> bool:
+    """Return whether an interpreter with the same folders imports this module by its name."""
+    if module.__name__ == "__main__":
+        return False
+    folders: Any = None
+    spec = None
+    parts = module.__name__.split(".")
+    for count in range(1, len(parts) + 1):
+        spec = importlib.machinery.PathFinder.find_spec(".".join(parts[:count]), folders)
+        if spec is None:
+            return False
+        folders = spec.submodule_search_locations
+    return spec is not None and spec.origin == getattr(module, "__file__", None)
+
+
+def _pickled(function: Callable[..., Any], name: str, module: ModuleType | None) -> bytes:
+    import cloudpickle
+
+    by_value = module is not None and module.__name__ != "__main__" and not _is_importable(module)
+    if by_value:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps(function))
+    except Exception as error:  # whatever a value of the user's raises
+        raise FunctionLoadError(
+            f"cannot load the function {name} in other processes, for what it holds: {type(error).__name__}: {error};"
+            " give it as module:function, or set run_in: threads, where functions share objects with the job"
+        ) from None
+    finally:
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(module)

@@ -1,0 +1,120 @@
+"""Runs a function in this process, where it shares objects with the code that gave it: sync ones in threads.
+
+A thread cannot be stopped. One that exceeds its time is left alone, and another takes its place, for as many as there
+are places; beyond that, samples fail.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from rewardpool_runtime.functions.limits import ASYNC_CONCURRENCY, Limits
+from rewardpool_runtime.functions.load import check_signature, load_function
+from rewardpool_runtime.functions.outcome import (
+    NO_FURTHER,
+    Failed,
+    FunctionArguments,
+    Outcome,
+    failed,
+    is_async,
+    read_result,
+)
+from rewardpool_runtime.functions.runner import Places
+from rewardpool_runtime.json_values import described
+
+log = logging.getLogger("rewardpool.functions")
+
+
+class ThreadRunner:
+    """Runs the function here: a coroutine on the event loop, anything else in threads."""
+
+    def __init__(
+        self, function: str | Callable[..., Any], *, limits: Limits, further: Mapping[str, Any] = NO_FURTHER
+    ) -> None:
+        """Load the function; raises FunctionLoadError. The arguments are those of `ProcessRunner`."""
+        self._function = load_function(function) if isinstance(function, str) else function
+        self._name = function if isinstance(function, str) else getattr(function, "__qualname__", described(function))
+        check_signature(self._function, name=self._name, further=further)
+        self._is_async = is_async(self._function)
+        self._further = further
+        self._limits = limits
+        self._places = Places(limits.concurrency or ASYNC_CONCURRENCY)
+        self._threads = ThreadPoolExecutor(2 * self.places, thread_name_prefix="compute_score")
+        self._hung: set[asyncio.Future[Outcome | None]] = set()
+        """Calls that exceeded their time and go on."""
+
+    @property
+    def places(self) -> int:
+        """See `Runner`."""
+        return self._places.count
+
+    async def start(self) -> None:
+        """Nothing is left to do."""
+
+    async def run(
+        self, sample: FunctionArguments, *, label: str = "", started: Callable[[], None] | None = None
+    ) -> Outcome:
+        """See `Runner`."""
+        await self._places.take()
+        try:
+            if started is not None:
+                started()
+            arguments = sample.with_further(self._further)
+            if self._is_async:
+                outcome = await self._awaited(arguments)
+            else:
+                outcome = await self._in_thread(arguments)
+        finally:
+            self._places.free()
+        if isinstance(outcome, Failed) and outcome.traceback:
+            log.error("%s: %s", label or "a call", outcome.traceback.rstrip())
+        return outcome
+
+    async def close(self) -> None:
+        """Let go of the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._hung:
+            log.warning("%s has %d threads that hang: the process may not end by itself", self._name, len(self._hung))
+
+    async def _in_thread(self, arguments: Mapping[str, Any]) -> Outcome:
+        if len(self._hung) > self.places:
+            return Failed(f"{len(self._hung)} threads hang in the function; run it in processes (run_in: processes)")
+        call = asyncio.get_running_loop().run_in_executor(self._threads, _called, self._function, arguments)
+        done, _ = await asyncio.wait({call}, timeout=self._limits.wall_seconds)
+        if not done:
+            self._hung.add(call)
+            call.add_done_callback(self._hung.discard)
+            return self._limits.overdue()
+        outcome = call.result()
+        if outcome is None:  # it is to be awaited
+            self._is_async = True
+            return await self._awaited(arguments)
+        return outcome
+
+    async def _awaited(self, arguments: Mapping[str, Any]) -> Outcome:
+        try:
+            async with asyncio.timeout(self._limits.wall_seconds) as limit:
+                result = self._function(**arguments)
+                return read_result(await result if hasattr(result, "__await__") else result)
+        except TimeoutError as error:
+            return self._limits.overdue() if limit.expired() else failed(error)
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            return failed(error)
+
+
+def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Outcome | None:
+    """Call it in a thread; None where what it returns is to be awaited."""
+    try:
+        result = function(**arguments)
+        if hasattr(result, "__await__"):
+            if asyncio.iscoroutine(result):
+                result.close()
+            return None
+        return read_result(result)
+    except BaseException as error:  # of the user's code, in a thread that nothing else interrupts or cancels
+        return failed(error)
