@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rewardpool_cli import progress, screens
-from rewardpool_cli.errors import FAILED
+from rewardpool_cli.errors import FAILED, CommandError
 from rewardpool_cli.files import ManifestFile, folder_of_file, read_pool
 from rewardpool_local import commands
 from rewardpool_local.folder import PoolFolder, folder_of
@@ -58,6 +58,10 @@ def up(
 def follow_change(change: commands.Up | None, folder: PoolFolder, seconds: float) -> None:
     """Show how a running pool becomes what was asked for."""
     if change is None:
+        if commands.failed_before(folder):
+            progress.print_failure(folder)
+            what = "the same manifest and code failed before: correct them, or try them again by rewardpool restart"
+            raise CommandError(f"{folder.pool_key}: {what} {folder.pool_key}")
         screens.out.print(f"{folder.pool_key} runs already, from the same manifest and code; nothing to do")
         return
     screens.err.print(f"{folder.pool_key} runs already and gets what changed")

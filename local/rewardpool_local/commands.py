@@ -266,6 +266,12 @@ def has_failed(up: Up) -> bool:
     return up.has_ended() or (changing is not None and changing.reason in _FAILED)
 
 
+def failed_before(folder: PoolFolder) -> bool:
+    """Whether what a running pool was last asked for is what it stopped trying."""
+    wanted = folder.read_wanted()
+    return wanted is not None and has_failed(Up(folder, wanted))
+
+
 def _status_of(up: Up) -> RewardPoolStatus:
     """The pool's status; an empty one as long as it is about another manifest than the one that was asked for."""
     pool = up.folder.read_pool()

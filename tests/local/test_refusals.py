@@ -10,7 +10,7 @@ from support.command_line import CommandLine, rewardpool
 from support.env_vars import env_vars
 from support.local_machine import POOL, LocalMachine
 
-from rewardpool_api import load_manifest, names
+from rewardpool_api import Condition, RewardPoolStatus, load_manifest, names
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.launching import revision_of
 from rewardpool_local.machine import folders_of, with_code
@@ -126,6 +126,25 @@ def test_the_same_manifest_by_a_link_and_from_elsewhere_is_the_same_pool(
     with running(here, here.home).supervised():
         ended = rewardpool("up", "-f", str(link))
     assert (ended.code, "nothing to do" in ended.out) == (0, True), ended.err
+
+
+def test_the_same_code_that_failed_before_is_no_success(here: LocalMachine, rewardpool: CommandLine) -> None:
+    folder = running(here, here.home)
+    pool = folder.read_wanted()
+    assert pool is not None
+    failed = Condition(
+        type="Progressing",
+        status="False",
+        reason="RolledBack",
+        message="functions.py:3",
+        last_transition_time="2026-01-01T00:00:00Z",
+        observed_generation=1,
+    )
+    status = RewardPoolStatus(conditions=[failed], observed_generation=1)
+    folder.write_pool(pool.model_copy(update={"status": status}))
+    with folder.supervised():
+        ended = rewardpool("up", "-f", str(here.manifest()))
+    assert (ended.code, "failed before: correct them" in ended.err) == (1, True), ended.err
 
 
 def test_a_restart_asks_for_the_code_that_there_is_now(here: LocalMachine, rewardpool: CommandLine) -> None:
