@@ -213,7 +213,7 @@ def test_an_sglang_that_finds_no_accelerator_says_what_to_write_for_a_cpu() -> N
         ("it cannot be called with data_source by name", "FunctionNotLoadable", "other parameters"),
         ("it is a int", "FunctionNotLoadable", "cannot be called"),
         ("rewards.py:9: ConnectionError: no route", "FunctionRaises", "rewards.py:9: ConnectionError"),
-        ("its process died", "FunctionRaises", "tried again"),
+        ("its parent process ended with -11, as it imported it", "FunctionRaises", "tried again"),
     ],
 )
 def test_a_function_that_is_not_loaded_has_the_users_line_and_no_talk_of_a_network(
@@ -226,6 +226,8 @@ def test_a_function_that_is_not_loaded_has_the_users_line_and_no_talk_of_a_netwo
 
 
 def test_a_probe_sample_that_is_none_is_the_fault_of_its_file() -> None:
-    found = diagnose(exit_code=1, log="ERROR not started: InvalidSampleError: a sample has no field 'text'\n")
+    found = diagnose(
+        exit_code=1, log="ERROR not started: InvalidSampleError: --probe-sample /p: a sample has no field 'text'\n"
+    )
     assert found.reason == "BadArguments"
     assert "--probe-sample" in found.message

@@ -136,6 +136,17 @@ def test_ready_means_that_the_probe_sample_scores(start: Start, tmp_path: Path, 
     server = start("obedient", "--probe-sample", str(tmp_path / "probe.json"))
     answered, _, report = http("GET", server.url + "/rewardpool/ready")
     assert (answered, report["ready"]) == (status, status == 200)
+    assert status == 200 or "by a fault of the function, or of that sample: " in report["reason"]
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]"])
+def test_a_probe_sample_that_is_none_is_blamed_on_its_file(start: Start, tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "probe.json"
+    if text is not None:
+        file.write_text(text)
+    process = start("obedient", "--probe-sample", str(file), answers=False).process
+    diagnosis = diagnose(exit_code=process.exit_code(seconds=30), log=process.log.read_text())
+    assert (diagnosis.reason, f"--probe-sample {file}: " in diagnosis.message) == ("BadArguments", True)
 
 
 def test_sigterm_finishes_what_is_in_flight_and_refuses_the_rest(start: Start, tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ _SYMPTOMS = (
     _symptom(
         "BadArguments",
         r"not started: InvalidSampleError: ",
-        "the file that --probe-sample names in spec.engine.args has no sample; it is one JSON object with data_source,"
-        " solution_str, ground_truth and extra_info",
+        "the file that --probe-sample names in spec.engine.args has no sample; write one JSON object with data_source,"
+        " solution_str, ground_truth and extra_info there",
     ),
     _symptom(
         "NoAccelerator",

@@ -65,6 +65,8 @@ Handler = Any
 """aiohttp's type of a handler, which it does not export."""
 
 PROBE_DEADLINE_SECONDS = 30.0
+_WHOSE = {"verifier": "the function, or of that sample", "policy": "that sample's response", "infra": "this machine"}
+"""Whose fault it is that the probe sample got no score, by the fault of the outcome."""
 EXIT_NOT_STARTED = 1
 
 
@@ -256,7 +258,10 @@ class FunctionServer:
         if self._options.probe_sample is not None:
             outcome = await self._runner.run(self._options.probe_sample, label="the probe sample")
             if isinstance(outcome, Failed):
-                raise RuntimeError(f"the probe sample got no score: {outcome.message}")
+                whose = _WHOSE[outcome.fault]
+                raise RuntimeError(
+                    f"the sample of --probe-sample got no score, by a fault of {whose}: {outcome.message}"
+                )
         return {"model": self._options.served_name, "max_model_len": None}
 
     @contextlib.asynccontextmanager
@@ -381,6 +386,18 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _sample_in(file: Path) -> FunctionArguments:
+    """Read the probe sample.
+
+    Raises:
+        InvalidSampleError: there is none in the file.
+    """
+    try:
+        return parse_sample(file.read_text())
+    except (OSError, ValueError) as error:
+        raise InvalidSampleError(f"--probe-sample {file}: {error}") from None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve a Python reward function behind RewardPool's scoring contract; returns the exit status."""
     given = vars(parser().parse_args(arguments))
@@ -388,9 +405,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("aiohttp.server").addFilter(is_about_http)
     try:
-        sample = given.pop("probe_sample")
+        file = given.pop("probe_sample")
         given["env"] = tuple(given["env"])
-        options = Options(**given, probe_sample=parse_sample(sample.read_text()) if sample else None)
+        options = Options(**given, probe_sample=_sample_in(file) if file else None)
         asyncio.run(serve(options))
     except (FunctionLoadError, OSError, ValueError) as error:
         log.error("not started: %s: %s", type(error).__name__, error)  # noqa: TRY400 - a reason, not a crash
