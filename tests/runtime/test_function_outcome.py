@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewardpool.errors import SandboxError
 from rewardpool_runtime.functions.load import FunctionLoadError, check_signature, load_function
-from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, Scored, from_wire, read_result, to_wire
+from rewardpool_runtime.functions.outcome import (
+    Failed,
+    FunctionArguments,
+    Scored,
+    failed,
+    from_wire,
+    read_result,
+    to_wire,
+)
 from rewardpool_worker.function_sample import parse_sample
 from rewardpool_worker.score_middleware import InvalidSampleError
 
@@ -97,6 +106,34 @@ def test_what_json_cannot_hold_never_costs_the_score(pred: Any, why: str) -> Non
 @given(st.floats(allow_nan=False, allow_infinity=False), st.dictionaries(st.text(), st.integers() | st.text()))
 def test_a_score_survives_its_trip_from_the_process(value: float, info: dict[str, Any]) -> None:
     assert from_wire(json.loads(json.dumps(to_wire(Scored(value, info))))) == Scored(value, info)
+
+
+class FaultyError(Exception):
+    def __init__(self, fault: Any) -> None:
+        self.fault = fault
+
+
+class UnwillingError(Exception):
+    @property
+    def fault(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (SandboxError("starved"), "infra"),
+        (FaultyError("infra"), "infra"),
+        (FaultyError("policy"), "verifier"),
+        (FaultyError([]), "verifier"),
+        (UnwillingError(), "verifier"),
+        (ValueError(), "verifier"),
+    ],
+)
+def test_an_exception_may_say_that_the_machine_is_at_fault(error: Exception, fault: str) -> None:
+    outcome = from_wire(json.loads(json.dumps(to_wire(failed(error)))))
+    assert isinstance(outcome, Failed)
+    assert outcome.fault == fault
 
 
 @pytest.mark.parametrize(

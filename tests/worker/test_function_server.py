@@ -324,9 +324,12 @@ def test_a_function_sees_neither_the_key_nor_variables_that_it_was_not_given(sta
     assert not set(environ) & {"REWARDPOOL_KEY_FILE", "HF_TOKEN"}
 
 
-def test_a_call_whose_machine_is_at_fault_is_answered_so_that_it_is_tried_elsewhere(start: Start) -> None:
+@pytest.mark.parametrize("solution", ["kill-parent", "no-sandbox"])
+def test_a_call_whose_machine_is_at_fault_is_answered_so_that_it_is_tried_elsewhere(
+    start: Start, solution: str
+) -> None:
     server = start("obedient")
-    status, _, answer = server.score(a_sample("kill-parent"))
+    status, _, answer = server.score(a_sample(solution))
     assert (status, answer["error"]["code"]) == (503, "starved")
     assert server.score(a_sample("score"))[0] == 200
     assert scrape(server.url)['rewardpool_worker_failures_total{fault="infra",kind="starved"}'] == 1

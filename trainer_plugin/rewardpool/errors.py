@@ -124,7 +124,13 @@ class OtherRankError(RewardPoolError):
 
 
 class SandboxError(RewardPoolError):
-    """What a policy wrote could not be run to its end, by the machine's fault; another try may succeed."""
+    """What a policy wrote could not be run to its end, by the machine's fault; another try may succeed.
+
+    Attributes:
+        fault: Is `infra`, so that a pool's function that raises it is tried at another worker.
+    """
+
+    fault: Fault = "infra"
 
 
 class SandboxUnavailableError(SandboxError):

@@ -124,7 +124,16 @@ def failed(error: BaseException, *, memory: str = "") -> Failed:
     """
     where = " > ".join(f"{os.path.basename(one.filename)}:{one.lineno} {one.name}" for one in user_frames(error))
     message = error_text(error)[:MAX_MESSAGE] + _limit_of(error, memory) + (f" ({where})" if where else "")
-    return Failed(message, traceback=_whole(error))
+    return Failed(message, _fault(error), traceback=_whole(error))
+
+
+def _fault(error: BaseException) -> "Fault":
+    """Return the fault of an exception: of the machine where it says so, as that of a sandbox does."""
+    try:
+        fault = getattr(error, "fault", None)
+    except BaseException:  # the user's code too
+        fault = None
+    return "infra" if isinstance(fault, str) and fault == "infra" else "verifier"
 
 
 def error_text(error: BaseException) -> str:
@@ -188,7 +197,11 @@ def from_wire(value: Any) -> Outcome:
     match value:
         case {"score": float() | int() as score, "info": dict() as info} if (number := finite(score)) is not None:
             return Scored(number, info)
-        case {"failed": str() as message, "fault": "verifier" | "policy" as fault, "traceback": str() as whole}:
+        case {
+            "failed": str() as message,
+            "fault": "verifier" | "policy" | "infra" as fault,
+            "traceback": str() as whole,
+        }:
             return Failed(message, fault, whole)
     return Failed("the function wrote something else than a result to the descriptor of its results")
 

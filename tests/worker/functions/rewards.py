@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rewardpool.errors import SandboxError
+
 
 def length(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
     return float(len(solution_str))
@@ -39,6 +41,8 @@ def obedient(data_source: str, solution_str: str, ground_truth: Any, extra_info:
         case ["kill-parent"]:
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(20)
+        case ["no-sandbox"]:
+            raise SandboxError("starved")
         case ["die"]:
             os._exit(11)
         case ["die-once", path] if not Path(path).exists():
