@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rewardpool.sandbox import Call, run
+from rewardpool_runtime.functions.limits import Limits
+from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, Scored
+from rewardpool_runtime.functions.runner import ProcessRunner
+from rewardpool_runtime.functions.source import Source
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "maths"
 PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "maths.md"
@@ -54,11 +57,18 @@ def test_a_right_answer_is_right_in_a_thread(checker: Checker) -> None:
     assert scores == [1.0]
 
 
-def test_an_answer_without_end_uses_its_processor_time() -> None:
-    code = (EXAMPLE / "maths.py").read_text()
-    calls = [Call(function="compute_score", args=["", "$9^{9^{9^9}}$", "2", {}], expected=0.0)]
-    verdict = run(code, calls=calls, cpu_seconds=1, memory_mib=1024, preload=["math_verify"])
-    assert verdict.outcome == "cpu_exceeded", verdict
+async def test_an_answer_without_end_is_the_policys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLE)
+    runner = ProcessRunner(Source.of("maths:compute_score"), limits=Limits(cpu_seconds=1), env={})
+    await runner.start()
+    try:
+        outcome = await runner.run(FunctionArguments(data_source="", solution_str="$9^{9^{9^9}}$", ground_truth="2"))
+        assert isinstance(outcome, Failed)
+        assert outcome.fault == "policy"
+        right = FunctionArguments(data_source="", solution_str="$9^2$", ground_truth="81")
+        assert await runner.run(right) == Scored(1.0)
+    finally:
+        await runner.close()
 
 
 def test_the_page_shows_the_example() -> None:
