@@ -97,6 +97,7 @@ def test_v1_trains_a_group_without_the_trajectory_that_has_no_score(config: Any)
         del config.reward["pool"]
         config.reward.rewardpool = {
             "function": "support.reward_functions:fails_every_fourth_time",
+            "run_in": "threads",  # where its calls are counted together
             "on_failure": "skip",
         }
         config.actor_rollout_ref.rollout.n = 4

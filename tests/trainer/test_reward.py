@@ -225,7 +225,7 @@ def test_one_that_is_closed_while_it_scores_says_so() -> None:
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
 
-    scorer = Reward(hangs)
+    scorer = Reward(hangs, run_in="threads")
     closing = threading.Thread(target=lambda: begun.wait(10) and scorer.close())
     closing.start()
     with pytest.raises(RuntimeError, match="closed while it scored"):
@@ -391,7 +391,10 @@ async def test_a_stream_that_is_left_gives_up_what_is_begun() -> None:
                 given_up.set()
         return 1.0
 
-    async with Reward(one_hangs) as scorer, aclosing(scorer.stream([("?", "a"), ("?", "b")])) as stream:
+    async with (
+        Reward(one_hangs, run_in="threads") as scorer,
+        aclosing(scorer.stream([("?", "a"), ("?", "b")])) as stream,
+    ):
         assert (await anext(stream))[0] == 0
         assert await asyncio.to_thread(begun.wait, 10)
         await stream.aclose()
@@ -405,7 +408,7 @@ async def test_a_stream_over_a_reward_that_is_closed_ends() -> None:
         raise AssertionError("unreachable")
 
     begun = threading.Event()
-    scorer = Reward(hangs)
+    scorer = Reward(hangs, run_in="threads")
 
     async def take() -> list[tuple[int, Rating]]:
         return [item async for item in scorer.stream([("?", "a")])]
@@ -435,7 +438,7 @@ def test_ctrl_c_gives_up_what_is_asked() -> None:
             given_up.set()
         return 0.0
 
-    scorer = Reward(interrupts)
+    scorer = Reward(interrupts, run_in="threads")
     with pytest.raises(KeyboardInterrupt):
         scorer(["?"], ["a"])
     assert given_up.wait(10)
@@ -465,7 +468,7 @@ def test_a_long_wait_at_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) 
     terminal = Terminal()
     monkeypatch.setattr(reward, "BAR_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Reward(once_written) as scorer:
+    with Reward(once_written, run_in="threads") as scorer:
         assert scorer(["?", "?"], ["a", "b"]) == [1.0, 1.0]
     assert "once_written" in terminal.getvalue()
     assert "2/2" in terminal.getvalue()

@@ -21,7 +21,7 @@ def train(folder: Path, policy_folder: Path, *, ranks: int, **changes: Any) -> l
     config = {
         "policy": {"path": str(policy_folder)},
         "data": {"prompts": "prompts.jsonl"},
-        "reward": {"function": "support.rare_reward:has_a_pair_of_sevens"},
+        "reward": {"function": "support.rare_reward:has_a_pair_of_sevens", "env": [ENV_NOTES]},
         "rollout": {"prompts_per_step": GROUPS, "group_size": SIZE, "max_new_tokens": 12},
         "update": {"groups_per_minibatch": 2, "algorithm": "dapo", "dynamic_sampling_rounds": ROUNDS},
         "checkpoint": {"every_steps": 1},

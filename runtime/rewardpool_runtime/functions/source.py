@@ -1,6 +1,7 @@
 """Where a function is found by the processes that run it: by its name, or as what pickle makes of it."""
 
 import base64
+import functools
 import importlib.machinery
 import sys
 from collections.abc import Callable
@@ -40,7 +41,7 @@ class Source:
         if module is not None and _is_importable(module) and _is_at(module, name, function):
             reference = f"{module.__name__}:{name}"
             return cls(name=reference, reference=reference)
-        return cls(name=name, pickled=_pickled(function, name, module))
+        return cls(name=name, pickled=_pickled(function, name))
 
     def to_wire(self) -> dict[str, str]:
         """Return it as JSON values."""
@@ -71,12 +72,17 @@ def _is_importable(module: ModuleType) -> bool:
     return spec is not None and spec.origin == getattr(module, "__file__", None)
 
 
-def _pickled(function: Callable[..., Any], name: str, module: ModuleType | None) -> bytes:
+def _pickled(function: Callable[..., Any], name: str) -> bytes:
     import cloudpickle
 
-    by_value = module is not None and module.__name__ != "__main__" and not _is_importable(module)
-    if by_value:
-        cloudpickle.register_pickle_by_value(module)
+    inner: Any = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    homes = (sys.modules.get(str(getattr(one, "__module__", ""))) for one in (inner, type(inner)))
+    by_value = {home for home in homes if home is not None and home.__name__ != "__main__" and _is_file(home)}
+    by_value = {home for home in by_value if not _is_importable(home)}
+    for home in by_value:
+        cloudpickle.register_pickle_by_value(home)
     try:
         return bytes(cloudpickle.dumps(function))
     except Exception as error:  # whatever a value of the user's raises
@@ -85,5 +91,9 @@ def _pickled(function: Callable[..., Any], name: str, module: ModuleType | None)
             " give it as module:function, or set run_in: threads, where functions share objects with the job"
         ) from None
     finally:
-        if by_value:
-            cloudpickle.unregister_pickle_by_value(module)
+        for home in by_value:
+            cloudpickle.unregister_pickle_by_value(home)
+
+
+def _is_file(module: ModuleType) -> bool:
+    return getattr(module, "__file__", None) is not None
