@@ -386,6 +386,10 @@ class Invariants:
             return f"routers list what is not there: {stale}"
         if serving is None:
             return None if excuses else f"no router is ready: {reasons}"
+        rollout = status.get("rollout") or {}
+        target, stable = rollout.get("targetRevision", ""), rollout.get("stableRevision")
+        if wanted and stable not in (None, target) and self._serving(key, target) == 0:
+            return f"none of {target} serves, and {stable} is not back: {reasons}"
         if serving == wanted and not pool["spec"].get("suspend"):
             return None
         if pool["spec"].get("suspend") and serving == 0:

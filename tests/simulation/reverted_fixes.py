@@ -147,6 +147,17 @@ def _any_lack_is_of_room(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rollout, "lacks_room", lambda words: "Insufficient" in words or "exceeded quota" in words)
 
 
+def _deadline_needs_a_pod(patch: pytest.MonkeyPatch) -> None:
+    """Where Kubernetes makes no pod of a revision, its deadline does not run."""
+    before = revisions._silent_since
+
+    def silent_since(snapshot: Any, desired: int, **options: Any) -> Any:
+        is_made = any(worker.active for worker in snapshot.workers_of(snapshot.revision))
+        return before(snapshot, desired, **options) if is_made else None
+
+    patch.setattr(revisions, "_silent_since", silent_since)
+
+
 def _complete_without_routers(patch: pytest.MonkeyPatch) -> None:
     """A rollout is complete, and in time, once its workers answer the operator."""
 
@@ -277,6 +288,13 @@ FIXES = (
         seed=39,
         steps=(step(60, "node: cordoned", math.inf), step(90, "people: edit")),
         finds="needless",
+    ),
+    Fix(
+        "the deadline runs without a pod",
+        _deadline_needs_a_pod,
+        seed=39,
+        steps=(step(60, "pods: refused by admission", math.inf), step(70, "people: edit")),
+        finds="is not back",
     ),
     Fix(
         "a rollout is complete once the routers list it",
