@@ -211,3 +211,17 @@ def test_files_that_cannot_be_written_are_the_machines_fault(monkeypatch: pytest
     monkeypatch.setattr(tempfile, "tempdir", "/dev/full")
     with pytest.raises(SandboxError, match=r"files: .* cannot be written"):
         run("pass", files={"a": "text"})
+
+
+def test_a_process_that_may_not_have_the_memory_itself_has_no_sandbox_with_it() -> None:
+    code = """
+import resource
+from rewardpool.sandbox import run
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+print(run("pass", memory_mib=64).outcome)
+run("pass", memory_mib=2048)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "passed\n"
+    assert "SandboxUnavailableError: " in done.stderr
+    assert "2048 MiB of memory are more than the limit of this process leaves" in done.stderr

@@ -120,6 +120,13 @@ def restrict(limits: Limits, *, parent: int, also_readable: Iterable[str] = ()) 
 def _limit(limits: Limits) -> None:
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     seconds = int(limits.cpu_seconds * 1.25) + 1
+    own = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if own != resource.RLIM_INFINITY and own < mapped + limits.memory_bytes:
+        # With less than it is promised, the code would be blamed for what it may do.
+        raise GuardError(
+            f"{limits.memory_bytes >> 20} MiB of memory are more than the limit of this process leaves,"
+            f" {max(0, own - mapped) >> 20} MiB: raise that (memory_mib of a function, `ulimit -v`)"
+        )
     for kind, soft, hard in (
         (resource.RLIMIT_AS, mapped + limits.memory_bytes, mapped + limits.memory_bytes),
         (resource.RLIMIT_CPU, seconds, seconds + 5),  # the first sends SIGXCPU, the second SIGKILL
