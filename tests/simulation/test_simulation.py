@@ -3,6 +3,7 @@
 `make simulate` runs many more, see docs/simulation.md.
 """
 
+import math
 import os
 import time
 
@@ -40,6 +41,15 @@ REGRESSIONS = {
     "a worker was stopped while a router of the deleted pool of its name, which refused the new key, had it": (
         600124,
         (Step(65.3, "people: recreate", 2.0, 887003),),
+    ),
+    "a worker that had no room was made and taken away three times a second, since a lost node kept an old pod": (
+        600178,
+        (
+            Step(218.2, "people: larger_workers", 2.0, 695956),
+            Step(326.9, "people: larger_workers", 114.0, 883837),
+            Step(335.5, "node: lost", math.inf, 533803),
+            Step(366.2, "node: lost", math.inf, 190808),
+        ),
     ),
     "a pool whose load has a beat of its own went to zero between two bursts, as it may": (
         600011,

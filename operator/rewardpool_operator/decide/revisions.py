@@ -132,12 +132,17 @@ def _still_there(snapshot: Snapshot, revision: str | None) -> str | None:
     return None
 
 
-def leaving_count(snapshot: Snapshot) -> int:
-    """Return how many workers are leaving, and hold their room until they are gone.
+def is_leaving(worker: Worker) -> bool:
+    """Return whether a worker is leaving, and holds its room until it is gone.
 
     A deleted one that does not run may stay on the list for as long as its node is lost, and counts no more.
     """
-    return sum(not worker.active and (worker.running or not worker.deleting) for worker in snapshot.workers)
+    return not worker.active and (worker.running or not worker.deleting)
+
+
+def leaving_count(snapshot: Snapshot) -> int:
+    """Return how many workers are leaving."""
+    return sum(is_leaving(worker) for worker in snapshot.workers)
 
 
 def _silent_since(snapshot: Snapshot, desired: int, *, parked: int, admitted: bool) -> datetime | None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, RolloutStatus
-from rewardpool_operator.decide.revisions import RevisionChoice, leaving_count
+from rewardpool_operator.decide.revisions import RevisionChoice, is_leaving, leaving_count
 from rewardpool_operator.decide.room import lacks_room, missing_for
 from rewardpool_operator.snapshot import Snapshot
 
@@ -74,7 +74,7 @@ def allocate(snapshot: Snapshot, desired: int, choice: RevisionChoice, *, parked
 
 def _others(snapshot: Snapshot, target: str) -> tuple[str, ...]:
     revisions = {worker_set.revision for worker_set in snapshot.worker_sets if worker_set.replicas > 0}
-    revisions |= {worker.revision for worker in snapshot.workers}
+    revisions |= {worker.revision for worker in snapshot.workers if worker.active or is_leaving(worker)}
     return tuple(sorted(revisions - {target}))
 
 

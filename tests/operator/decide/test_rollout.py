@@ -107,6 +107,18 @@ def test_auto_stays_with_replace_once_there_was_no_room():
     assert sizes(decide(a_snapshot(*OLD, pool=pool))) == {"new": 0, "old": 2}
 
 
+def test_a_deleted_pod_of_a_lost_node_keeps_no_rollout_going_whose_last_worker_has_no_room():
+    lost = a_worker("old-9", revision="old", running=False, answering=False, deleting=True)
+    new = (a_worker("new-1"), a_worker("new-2"))
+    short = decide(a_snapshot(*OLD, *new, stuck_worker(NO_GPU), pool=rolling("Auto")))
+    pool = rolling("Auto").model_copy(update={"status": short.status})
+    pool = pool.model_copy(update={"spec": pool.spec.model_copy(update={"replicas": 3})})
+    for workers in ((lost, *new), (lost, *new, stuck_worker(NO_GPU))):
+        plan = decide(a_snapshot(*workers, pool=pool, routers=(a_router(workers=new),)))
+        assert (sizes(plan)["new"], plan.stop) == (3, ())
+        pool = pool.model_copy(update={"status": plan.status})
+
+
 def test_a_new_revision_that_never_answers_takes_nothing_from_the_old_one():
     broken = tuple(a_worker(f"new-{number}", answering=False) for number in range(2))
     plan = decide(a_snapshot(*OLD, *broken, pool=rolling("Surge"), now=NOW + timedelta(seconds=61)))
