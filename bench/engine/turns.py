@@ -40,10 +40,13 @@ def cpu_seconds() -> dict[str, float]:
     """CPU seconds so far: of this process (`client`), and of its children: `router`, and `workers`, all others."""
     used = {"client": time.process_time(), "router": 0.0, "workers": 0.0}
     for child in psutil.Process().children(recursive=True):
-        times = child.cpu_times()
+        try:
+            times, words = child.cpu_times(), " ".join(child.cmdline())
+        except psutil.Error:  # a function's process that ends now; its parent counts it
+            continue
         # Both the launcher's command line and the title that sglang-router gives itself.
-        role = "router" if "router" in " ".join(child.cmdline()) else "workers"
-        used[role] += times.user + times.system
+        role = "router" if "router" in words else "workers"
+        used[role] += times.user + times.system + times.children_user + times.children_system
     return used
 
 
