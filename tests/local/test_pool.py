@@ -16,7 +16,9 @@ from rewardpool import Endpoint, FunctionSample, RewardConfig, Sample
 from rewardpool.client.pool import injected_pool
 from rewardpool.discovery.find import find_pool
 from rewardpool.errors import PoolNotFoundError
+from rewardpool_api import names
 from rewardpool_local.folder import PoolFolder
+from rewardpool_local.process import ENV_PROCESS
 
 pytestmark = pytest.mark.real
 
@@ -212,8 +214,12 @@ async def test_a_second_signal_ends_everything_at_once(machine: LocalMachine, se
 
 
 async def test_up_ends_what_a_killed_supervisor_left(machine: LocalMachine) -> None:
-    # This child leaves its group and its session, so nothing but its mark leads to it.
     await machine.up(engine={"env": env_vars({"LEAVE_A_CHILD": "1"})})
+    record = machine.folder.read_supervisor()
+    assert record is not None
+    # As if a worker had started it: out of its group and session, nothing but its mark leads to it.
+    env = {ENV_PROCESS: f"/{record.run_id}/worker-1/1/", names.ENV_KEY_FILE: str(machine.folder.key_file)}
+    child = await asyncio.create_subprocess_exec("sleep", "600", env=env, start_new_session=True)
     machine.supervisor().kill()
 
     async def only_the_child() -> bool:
@@ -222,10 +228,9 @@ async def test_up_ends_what_a_killed_supervisor_left(machine: LocalMachine) -> N
     await eventually(only_the_child, what="router and worker ended with their supervisor")
     code, shown = await machine.run("status", POOL)
     assert (code, "SupervisorGone" in shown) == (0, True)
-    (child,) = machine.processes()
     said = await machine.up()
     assert f"ended 1 processes that a killed supervisor had left: {child.pid}" in said
-    assert not child.is_running()
+    assert await child.wait() == -signal.SIGKILL
 
 
 async def test_the_same_manifest_again_changes_nothing(machine: LocalMachine) -> None:
