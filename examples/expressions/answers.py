@@ -18,4 +18,4 @@ HOSTILE: Final = (
 
 def is_right(answer: str, factor: int) -> bool:
     """Read an answer without running it."""
-    return re.fullmatch(rf"{factor} \* x|x \* {factor}", answer) is not None
+    return re.fullmatch(rf"{factor}\*x|x\*{factor}", answer.replace(" ", "")) is not None
