@@ -436,7 +436,7 @@ def test_a_pod_template_that_overrides_rewardpools_own_is_told_by_name_until_it_
 def test_a_worker_that_cannot_start_is_told_with_its_last_words(cluster: Cluster) -> None:
     cluster.apply("broken", model={"source": "python://no_such_module:score", "type": "Function"})
     cluster.eventually(
-        lambda: cluster.condition("broken", "Degraded").get("reason") == "ModelNotFound",
+        lambda: cluster.condition("broken", "Degraded").get("reason") == "FunctionNotFound",
         seconds=20,
         what="the condition says so",
     )

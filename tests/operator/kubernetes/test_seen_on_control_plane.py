@@ -109,7 +109,7 @@ def test_a_revision_that_fails_is_explained_and_taken_back(cluster: Cluster) -> 
 
 def test_events_tell_each_thing_once(cluster: Cluster) -> None:
     told = [(event["reason"], event["note"]) for event in events(cluster)]
-    assert {"Scaled", "RolloutStarted", "RolloutCompleted", "RolledBack", "Degraded"} <= {reason for reason, _ in told}
+    assert {"Scaled", "RolloutStarted", "RolloutCompleted", "RolledBack"} <= {reason for reason, _ in told}
     assert len(told) == len(set(told))
 
 
