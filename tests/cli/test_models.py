@@ -48,7 +48,7 @@ def test_each_command_line_of_the_list_and_of_the_examples_is_one_that_vllm_take
 def test_each_command_line_of_the_list_and_of_the_examples_is_one_that_our_own_servers_take() -> None:
     assert [options(line).served_model_name for line in command_lines("transformers")] == ["rm"] * 6
     functions = {function_server.parser().parse_args(line).function for line in command_lines("python")}
-    assert functions == {"arithmetic:compute_score", "rewards:compute_score"}
+    assert functions == {f"{name}:compute_score" for name in ("arithmetic", "checker", "maths", "rewards")}
 
 
 def test_a_manifest_is_printed_for_each_engine_that_serves_the_model() -> None:
