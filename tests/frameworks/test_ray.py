@@ -121,17 +121,17 @@ def test_the_first_process_that_asks_announces_for_a_job_without_ranks() -> None
     assert sorted(ray.get([engine.rank.remote() for engine in engines])) == [[0, 0], [1, 1], [1, 1]]
 
 
-class Engine:
-    """As OpenRLHF's engines: a method of this name rolls a prompt out, and threads ask for rewards."""
-
-    async def generate_responses(self, samples: int) -> list[str | None]:
-        return await asyncio.gather(*(asyncio.to_thread(group_of_call) for _ in range(samples)))
-
-    async def other(self) -> str | None:
-        return await asyncio.to_thread(group_of_call)
-
-
 def test_openrlhfs_samples_of_one_prompt_are_a_group_by_their_ray_task() -> None:
+    # Here, so that Ray's workers need not import this module.
+    class Engine:
+        """As OpenRLHF's engines: a method of this name rolls a prompt out, and threads ask for rewards."""
+
+        async def generate_responses(self, samples: int) -> list[str | None]:
+            return await asyncio.gather(*(asyncio.to_thread(group_of_call) for _ in range(samples)))
+
+        async def other(self) -> str | None:
+            return await asyncio.to_thread(group_of_call)
+
     engine = ray.remote(num_cpus=0)(Engine).remote()
     first, second, other = ray.get(
         [engine.generate_responses.remote(4), engine.generate_responses.remote(4), engine.other.remote()]

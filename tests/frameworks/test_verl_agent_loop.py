@@ -29,12 +29,6 @@ INLINE = "actor_rollout_ref.rollout.agent.default_agent_loop=rewardpool"
 ENGINE = "actor_rollout_ref.rollout.name=vllm"  # verl wants one named
 
 
-def fails_on_odd_digits(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
-    if int(solution_str) % 2:
-        raise ValueError("odd")
-    return float(solution_str)
-
-
 class NobodyToAsk:
     """Stands for the reward workers' handles where none must be asked."""
 
@@ -162,7 +156,7 @@ async def test_a_trajectory_without_a_score_is_left_out_of_what_v1s_worker_hands
 
     monkeypatch.setattr(agent_loop_tq.tq, "init", lambda: None)
     monkeypatch.setattr(agent_loop_tq.tq, "async_kv_batch_put", noted)
-    function = f"+reward.rewardpool.function={fails_on_odd_digits.__module__}:{fails_on_odd_digits.__name__}"
+    function = "+reward.rewardpool.function=support.reward_functions:fails_on_odd_digits"
     config = verl_config(policy, MANAGER, INLINE, ENGINE, function, "+reward.rewardpool.on_failure=skip")
     worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class(
         config, FakeLlmServerClient(), reward_loop_worker_handles=[NobodyToAsk()]

@@ -57,3 +57,9 @@ def fails_every_fourth_time(data_source: str, solution_str: str, ground_truth: A
     if call % 4 == 0:
         raise ConnectionError("no answer")
     return float(call)
+
+
+def fails_on_odd_digits(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+    if int(solution_str) % 2:
+        raise ValueError("odd")
+    return float(solution_str)
