@@ -30,8 +30,9 @@ STARVED_SECONDS: Final = 60.0
 """Beyond 20 times its processor seconds; whoever did not get them by then is starved."""
 MAX_ANSWER_BYTES: Final = 1024 * 1024
 """Of all that a program returns."""
-END_SECONDS: Final = 1.0
-"""For a process that closed its socket to begin to end."""
+END_SECONDS: Final = 0.1
+"""For a process that closed its socket to begin to end. The kernel says so of one that ends before it closes its files;
+in a longer time one that goes on could use up its processor seconds, and how it ended would depend on the machine."""
 _EXITING: Final = 0x4
 """Flag of a process that the kernel is ending, PF_EXITING of linux/sched.h."""
 
