@@ -11,14 +11,13 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from rewardpool_local.function_code import CodeFile, FunctionCode
-from rewardpool_runtime.file_lock import try_lock
+from rewardpool_runtime.file_lock import lock_within
 
 LOCK_SECONDS: Final = 10.0
 """To copy 64 MiB takes less."""
@@ -44,11 +43,8 @@ class CodeCopies:
             TimeoutError: another does so, and has for so many seconds.
         """
         with self._lock.open("ab") as lock:
-            deadline = time.monotonic() + seconds
-            while not try_lock(lock):
-                if time.monotonic() >= deadline:
-                    raise TimeoutError(f"another process has held {self._lock} for {seconds:g} s")
-                time.sleep(0.02)
+            if not lock_within(lock, seconds):
+                raise TimeoutError(f"another process has held {self._lock} for {seconds:g} s")
             yield
 
     def keep(self, code: FunctionCode, folders: Sequence[Path]) -> None:

@@ -20,7 +20,6 @@ import os
 import secrets
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -34,7 +33,7 @@ from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifes
 from rewardpool_api.status import ConditionType
 from rewardpool_local.code_copies import CodeCopies
 from rewardpool_operator.times import rfc3339
-from rewardpool_runtime.file_lock import try_lock
+from rewardpool_runtime.file_lock import lock_within
 from rewardpool_runtime.state_files import (
     AWAKE_DIR,
     DEMANDS_DIR,
@@ -116,11 +115,8 @@ class PoolFolder:
             AlreadyRunningError: somebody else is.
         """
         with (self.path / LOCK_FILE).open("ab") as lock:
-            deadline = time.monotonic() + LOCK_SECONDS
-            while not try_lock(lock.fileno()):
-                if time.monotonic() > deadline:
-                    raise AlreadyRunningError(f"{self.pool_key} is already running")
-                time.sleep(0.05)
+            if not lock_within(lock, LOCK_SECONDS):
+                raise AlreadyRunningError(f"{self.pool_key} is already running")
             yield
 
     def is_supervised(self) -> bool:

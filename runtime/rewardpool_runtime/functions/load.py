@@ -4,7 +4,7 @@ import importlib
 import inspect
 import os
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from rewardpool_runtime.functions.outcome import FunctionArguments, error_text, user_frames
@@ -86,7 +86,3 @@ def _place(error: BaseException) -> str:
         return f"{os.path.basename(error.filename)}:{error.lineno}: "
     frames = user_frames(error)
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
-
-
-Source = Mapping[str, Any]
-"""How the parent finds the function: `name`, and `reference` or `pickled` (base64)."""

@@ -9,7 +9,7 @@ import os
 import site
 import sysconfig
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from numbers import Real
@@ -71,6 +71,25 @@ class Failed:
 
 
 Outcome = Scored | Failed
+
+
+def called(function: Callable[..., Any], arguments: Mapping[str, Any], memory: str = "") -> Outcome | None:
+    """Call a function, and return its outcome; None where what it returned is to be awaited, which is not done.
+
+    Args:
+        function: The user's.
+        arguments: By name.
+        memory: See `failed`.
+    """
+    try:
+        result = function(**arguments)
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()  # else it would warn that nobody awaited it
+            return None
+        return read_result(result)
+    except BaseException as error:  # of the user's code, where nothing else interrupts or cancels
+        return failed(error, memory=memory)
 
 
 def read_result(result: Any) -> Outcome:

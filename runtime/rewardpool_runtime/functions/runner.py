@@ -5,9 +5,10 @@ deadline. What is no fault of the function (`infra`) is tried again: here, where
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from rewardpool_runtime.functions.limits import LOOK_SECONDS, Limits
@@ -77,6 +78,17 @@ class Places:
                 self.free()
             raise
 
+    @contextlib.asynccontextmanager
+    async def one(self, started: Callable[[], None] | None) -> AsyncIterator[None]:
+        """Have a place for a call, and call `started` at the moment when there is one."""
+        await self.take()
+        try:
+            if started is not None:
+                started()
+            yield
+        finally:
+            self.free()
+
     def free(self) -> None:
         """Give a place back."""
         self._taken -= 1
@@ -142,13 +154,8 @@ class ProcessRunner:
         self, sample: FunctionArguments, *, label: str = "", started: Callable[[], None] | None = None
     ) -> Outcome:
         """See `Runner`."""
-        await self._places.take()
-        try:
-            if started is not None:
-                started()
+        async with self._places.one(started):
             return await self._outcome(sample.with_further(self._further), label)
-        finally:
-            self._places.free()
 
     async def close(self) -> None:
         """See `Runner`."""

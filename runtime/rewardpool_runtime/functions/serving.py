@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from rewardpool_runtime.frames import packed, receive
-from rewardpool_runtime.functions.outcome import LEFT_OUT, Failed, Outcome, Scored, failed, read_result, to_wire
+from rewardpool_runtime.frames import Incoming, packed, receive
+from rewardpool_runtime.functions.outcome import LEFT_OUT, Failed, Outcome, Scored, called, failed, read_result, to_wire
 
 Function = Callable[..., Any]
 
@@ -37,19 +37,13 @@ def serve(talk: int, function: Function | None, *, memory: str) -> None:
 
 def _called(function: Function, arguments: dict[str, Any], memory: str) -> dict[str, Any]:
     try:
-        result = function(**arguments)
-        if inspect.isawaitable(result):
-            if inspect.iscoroutine(result):
-                result.close()  # else it would warn that nobody awaited it
-            return {"is_async": True}
-        return to_wire(read_result(result))
-    except BaseException as error:  # of the user's code
-        return to_wire(failed(error, memory=memory))
+        outcome = called(function, arguments, memory)
     finally:
         signal.alarm(0)  # none that the function set interrupts the next call, or this one's answer
         with contextlib.suppress(BaseException):
             sys.stdout.flush()
             sys.stderr.flush()
+    return {"is_async": True} if outcome is None else to_wire(outcome)
 
 
 def _frame(number: int, answer: dict[str, Any]) -> bytes:
@@ -102,27 +96,19 @@ def _serve_async(sock: socket.socket, function: Function, memory: str) -> None:
 
         for name in ("stdout", "stderr"):
             setattr(sys, name, _Lines(lambda line: write(packed({"id": now.get(), "printed": line}))))
-        while True:
-            request = await _received(reader)
-            if (task := calls.get(request["id"])) is not None:  # it is cancelled
-                task.cancel()
-            if "arguments" in request:
-                calls[request["id"]] = task = asyncio.create_task(answer(request["id"], request["arguments"]))
-                task.add_done_callback(functools.partial(done, request["id"]))
-            else:
-                write(packed({"id": request["id"], "cancelled": True}))
+        incoming = Incoming()
+        while part := await reader.read(1 << 16):
+            for request in incoming.add(part):
+                if (task := calls.get(request["id"])) is not None:  # it is cancelled
+                    task.cancel()
+                if "arguments" in request:
+                    calls[request["id"]] = task = asyncio.create_task(answer(request["id"], request["arguments"]))
+                    task.add_done_callback(functools.partial(done, request["id"]))
+                else:
+                    write(packed({"id": request["id"], "cancelled": True}))
 
-    with contextlib.suppress(asyncio.IncompleteReadError):
-        asyncio.run(serve_all())
+    asyncio.run(serve_all())
     raise EOFError
-
-
-async def _received(reader: Any) -> Any:
-    from rewardpool_runtime.frames import HEAD, Incoming
-
-    head = await reader.readexactly(HEAD.size)
-    [value] = Incoming().add(head + await reader.readexactly(HEAD.unpack(head)[0]))
-    return value
 
 
 class _Lines(io.TextIOBase):

@@ -156,10 +156,8 @@ class Supply:
             raise
         return parent, loaded
 
-    def _load(self, parent: Parent, *, here: bool) -> "asyncio.Future[Loaded]":
-        return asyncio.ensure_future(
-            parent.load(self._source.to_wire(), further=self._further, limits=self._limits, here=here)
-        )
+    async def _load(self, parent: Parent, *, here: bool) -> Loaded:
+        return await parent.load(self._source.to_wire(), further=self._further, limits=self._limits, here=here)
 
     async def _keep(self, parent: Parent) -> None:
         """Tend a parent until it dies, then another one, for ever."""

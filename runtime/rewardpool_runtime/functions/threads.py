@@ -5,6 +5,7 @@ are places; beyond that, samples fail.
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from rewardpool_runtime.functions.outcome import (
     Failed,
     FunctionArguments,
     Outcome,
+    called,
     failed,
     is_async,
     read_result,
@@ -57,17 +59,9 @@ class ThreadRunner:
         self, sample: FunctionArguments, *, label: str = "", started: Callable[[], None] | None = None
     ) -> Outcome:
         """See `Runner`."""
-        await self._places.take()
-        try:
-            if started is not None:
-                started()
-            arguments = sample.with_further(self._further)
-            if self._is_async:
-                outcome = await self._awaited(arguments)
-            else:
-                outcome = await self._in_thread(arguments)
-        finally:
-            self._places.free()
+        async with self._places.one(started):
+            run = self._awaited if self._is_async else self._in_thread
+            outcome = await run(sample.with_further(self._further))
         if isinstance(outcome, Failed) and outcome.traceback:
             log.error("%s: %s", label or "a call", outcome.traceback.rstrip())
         return outcome
@@ -81,7 +75,7 @@ class ThreadRunner:
     async def _in_thread(self, arguments: Mapping[str, Any]) -> Outcome:
         if len(self._hung) > self.places:
             return Failed(f"{len(self._hung)} threads hang in the function; run it in processes (run_in: processes)")
-        call = asyncio.get_running_loop().run_in_executor(self._threads, _called, self._function, arguments)
+        call = asyncio.get_running_loop().run_in_executor(self._threads, called, self._function, arguments)
         done, _ = await asyncio.wait({call}, timeout=self._limits.wall_seconds)
         if not done:
             self._hung.add(call)
@@ -97,7 +91,7 @@ class ThreadRunner:
         try:
             async with asyncio.timeout(self._limits.wall_seconds) as limit:
                 result = self._function(**arguments)
-                return read_result(await result if hasattr(result, "__await__") else result)
+                return read_result(await result if inspect.isawaitable(result) else result)
         except TimeoutError as error:
             return self._limits.overdue() if limit.expired() else failed(error)
         except BaseException as error:
@@ -105,16 +99,3 @@ class ThreadRunner:
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
             return failed(error)
-
-
-def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Outcome | None:
-    """Call it in a thread; None where what it returns is to be awaited."""
-    try:
-        result = function(**arguments)
-        if hasattr(result, "__await__"):
-            if asyncio.iscoroutine(result):
-                result.close()
-            return None
-        return read_result(result)
-    except BaseException as error:  # of the user's code, in a thread that nothing else interrupts or cancels
-        return failed(error)

@@ -72,6 +72,8 @@ class _Parent:
             return self._loaded(request)
         ended = {str(pid): self._ended(pid) for pid in request["end"]}
         ended |= {str(pid): self._ended(pid, itself=True) for pid in request["reap"]}
+        if ended:
+            self._end_strays()
         forked: list[int] = []
         problem = ""
         try:
@@ -159,7 +161,7 @@ class _Parent:
         return f"its limit is {self._memory >> 20} MiB, by {self._memory_setting}" if self._memory else ""
 
     def _ended(self, pid: int, *, itself: bool = False) -> int | None:
-        """End a process with all that it started.
+        """End a process with its group; what else it started is a stray then.
 
         Returns:
             Its exit code, or minus a signal's number; None where it did not end by itself, and was to.
@@ -177,7 +179,6 @@ class _Parent:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         self._pids.discard(pid)
-        self._end_strays()
         return status
 
     def _status(self, pid: int, *, seconds: float) -> int | None:
@@ -207,6 +208,7 @@ class _Parent:
         """End all processes."""
         for pid in list(self._pids):
             self._ended(pid)
+        self._end_strays()
 
 
 def _prepare(memory: int) -> None:
