@@ -25,7 +25,7 @@ from rewardpool_cli.files import named, read_pool, read_text
 from rewardpool_cli.options import AsJson, Namespace, pools_here
 from rewardpool_cli.targets import Target, Where, locate, pool_here
 from rewardpool_cli.verification import Comparison, Tolerance, compare, served_dtype
-from rewardpool_cli.verification.reference import NoReferenceError, scores_by_transformers
+from rewardpool_cli.verification.reference import NoReferenceError, Reference, scores_by_transformers
 from rewardpool_operator.golden_set import GoldenSet, GoldenSetError, GoldenText, parse_golden_set
 
 MOST_TEXTS: Final = 100_000
@@ -75,6 +75,13 @@ def verify(
         str | None, typer.Option(help="Score by this one of spec.model.adapters, against --golden. Default: the base.")
     ] = None,
     device: Annotated[str, typer.Option(help="Of --transformers, as torch calls it.")] = "cpu",
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-remote-code",
+            help="You have read the code that comes with the model: --transformers may run it here, as you.",
+        ),
+    ] = False,
     max_abs_diff: Annotated[
         float | None, typer.Option(min=0, help="Largest difference. Default: four steps of the weights' number format.")
     ] = None,
@@ -87,23 +94,30 @@ def verify(
     pool = _meant(name, file, namespace)
     _check_adapter(pool, adapter, transformers=transformers)
     texts = _texts(pool, golden, transformers=transformers)
+    if transformers and pool.spec.model.trust_remote_code and not trust_remote_code:
+        raise RefusedError(
+            "spec.model.trustRemoteCode is true: the model is scored by code that comes with it, and what a pool says"
+            " runs nothing on this machine. Read that code, at the commit of spec.model.revision, and give"
+            " --trust-remote-code; or give the scores by --golden FILE"
+        )
+    reference = Reference(device=device, trust_remote_code=trust_remote_code) if transformers else None
     tolerance, dtype = _tolerance(pool, max_abs_diff)
     try:
-        comparison = asyncio.run(_compared(pool, adapter, texts, tolerance, device if transformers else None))
+        comparison = asyncio.run(_compared(pool, adapter, texts, tolerance, reference))
     except NoReferenceError as error:
         raise CommandError(str(error)) from None
-    reference, shown = "transformers" if transformers else "golden", f"{pool.key} by {adapter}" if adapter else pool.key
+    against, shown = "transformers" if transformers else "golden", f"{pool.key} by {adapter}" if adapter else pool.key
     if as_json:
         head = {
             "pool": pool.key,
             "adapter": adapter,
-            "reference": reference,
+            "reference": against,
             "dtype": dtype,
             "max_abs_diff_allowed": max_abs_diff,
         }
         typer.echo(json.dumps({**head, **comparison.as_json()}, indent=2))
     else:
-        screens.out.print(screen(comparison, pool=shown, reference=reference, allowed=_words(tolerance, dtype)))
+        screens.out.print(screen(comparison, pool=shown, reference=against, allowed=_words(tolerance, dtype)))
     if not comparison.holds:
         raise typer.Exit(FAILED)
 
@@ -237,16 +251,14 @@ def _words(tolerance: Tolerance, dtype: str | None) -> str:
 
 
 async def _compared(
-    pool: RewardPool, adapter: str | None, texts: GoldenSet, tolerance: Tolerance, device: str | None
+    pool: RewardPool, adapter: str | None, texts: GoldenSet, tolerance: Tolerance, reference: Reference | None
 ) -> Comparison:
     samples = [item.text for item in texts.texts]
-    if device is None:
+    if reference is None:
         known = [(item.line, item.text, item.expected) for item in texts.texts if item.expected is not None]
     else:
         with _progress("transformers", len(samples)) as on_progress:
-            given = await scores_by_transformers(
-                pool, samples, device=device, environ=os.environ, on_progress=on_progress
-            )
+            given = await scores_by_transformers(pool, samples, reference, environ=os.environ, on_progress=on_progress)
         known = []
         for item, score in zip(texts.texts, given, strict=True):
             if isinstance(score, str):

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from rewardpool_api import names
 from rewardpool_cli import app
 from rewardpool_cli.verification import Tolerance, compare
+from rewardpool_cli.verification.reference import environment
 from rewardpool_cli.verify import screen
 
 TEXTS = ["a", "hello world", "ümläut 日本", "two\nlines"]
@@ -86,6 +87,29 @@ def test_what_cannot_be_compared_is_refused_and_nothing_is_asked(
     assert words in str(result.exception)
 
 
+def test_a_pool_that_says_trust_remote_code_runs_nothing_here_without_the_callers_own_word(tmp_path: Path) -> None:
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    interpreter.chmod(0o755)
+    result = CliRunner().invoke(
+        app,
+        ["verify", "-f", str(manifest(tmp_path)), "--transformers"],
+        env={names.ENV_SERVER_PYTHON: str(interpreter)},
+    )
+    assert "give --trust-remote-code" in str(result.exception)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(("trusted", "token"), [(False, "hf_1"), (True, None)])
+def test_the_process_that_loads_the_model_has_no_credentials_of_the_caller(trusted: bool, token: str | None) -> None:
+    secrets = {"KUBECONFIG": "/k", "AWS_SECRET_ACCESS_KEY": "a", "REWARDPOOL_KEY_FILE": "/f", "SSH_AUTH_SOCK": "/s"}
+    environ = {**secrets, "PATH": "/bin", "HOME": "/home/me", "HF_TOKEN": "hf_1"}
+    given = environment(environ, home=Path("/empty"), trusted=trusted)
+    assert not secrets.keys() & given.keys()
+    assert given.get("HF_TOKEN") == token
+    assert (given["HOME"], given["HF_HUB_CACHE"]) == ("/empty", "/home/me/.cache/huggingface/hub")
+
+
 def test_the_screen_shows_the_verdict_the_histogram_and_the_worst_text() -> None:
     found = compare([(1, "good", 9.0), (2, "[red]bad[/]", 1.0)], [9.0625, "silence"], Tolerance(dtype="bfloat16"))
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
@@ -120,5 +144,6 @@ async def test_a_live_pool_is_verified_against_a_golden_file_and_against_transfo
     assert found["max_abs_diff"] == pytest.approx(0.01, abs=1e-5)
     code, said = await verified(serving, "--golden", golden(serving.home, shift=0.01), "--max-abs-diff", "0.02")
     assert code == 0, said
-    code, said = await verified(serving, "--transformers", "--golden", golden(serving.home, score=False))
+    texts = golden(serving.home, score=False)
+    code, said = await verified(serving, "--transformers", "--trust-remote-code", "--golden", texts)
     assert (code, "against transformers: holds" in said) == (0, True), said

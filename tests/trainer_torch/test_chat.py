@@ -1,6 +1,7 @@
 """Conversations in a real tokenizer's tokens, with real chat templates: one BOS, every turn, whatever the template."""
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -44,6 +45,19 @@ async def test_there_is_one_bos_where_tokenizer_or_template_has_one_and_none_els
     expected = 1 if adds_bos or template == TEMPLATE_WITH_BOS else 0
     assert found.count(BOS) == expected
     assert (found[0] == BOS) == bool(expected)
+
+
+def test_a_tokenizers_own_code_is_never_run_and_nobody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = tmp_path / "ran"
+    (tmp_path / "own.py").write_text(f"open({str(marker)!r}, 'w').close()\nclass Own: pass\n")
+    said = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", None]}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(said))
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        load_tokenizer(str(tmp_path), revision=None, field="tokenizer")
+    assert not marker.exists()
 
 
 async def test_every_turn_is_there_in_the_models_own_template() -> None:

@@ -4,17 +4,35 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from rewardpool_api import RewardPool, parse_source
 from rewardpool_local.machine import server_python
 from rewardpool_worker.mounted import write_reference
 
 MOST_LINE_BYTES = 64 * 1024 * 1024
+PASSED_VARIABLES: Final = (
+    *("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "HF_ENDPOINT", "HF_HUB_OFFLINE"),
+)
+"""What the process that loads the model has of the caller's environment."""
 
 
 class NoReferenceError(Exception):
     """There are no scores to compare with; the text says why and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """What the caller says about the process that loads the model; nothing here is from the pool."""
+
+    device: str
+    """As torch calls it; the weights, four bytes each, need room there."""
+    trust_remote_code: bool
+    """Whether the checkpoint's own code may run on this machine."""
 
 
 def checkpoint_of(pool: RewardPool) -> str:
@@ -37,8 +55,8 @@ def checkpoint_of(pool: RewardPool) -> str:
 async def scores_by_transformers(
     pool: RewardPool,
     texts: Sequence[str],
+    reference: Reference,
     *,
-    device: str,
     environ: Mapping[str, str],
     on_progress: Callable[[int], None],
 ) -> list[float | str]:
@@ -47,14 +65,14 @@ async def scores_by_transformers(
     Args:
         pool: whose model.
         texts: what to score.
-        device: as torch calls it; the weights, four bytes each, need room there.
-        environ: says which interpreter has torch.
+        reference: where, and what may run.
+        environ: says which interpreter has torch; of it the process is given PASSED_VARIABLES.
         on_progress: gets the number of scores that are there.
 
     Raises:
         NoReferenceError: the model cannot be loaded, or no score came for as long as a replica may take to start.
     """
-    arguments = _arguments(pool, device)
+    arguments = _arguments(pool, reference)
     with tempfile.TemporaryDirectory(prefix="rewardpool-verify-") as name:
         folder = Path(name)
         program, inputs, said = write_reference(folder), folder / "texts.jsonl", folder / "said.log"
@@ -66,7 +84,7 @@ async def scores_by_transformers(
                 stdin=stdin,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
-                env={**environ, **_offline(pool)},
+                env={**environment(environ, home=folder, trusted=reference.trust_remote_code), **_offline(pool)},
                 limit=MOST_LINE_BYTES,
             )
         try:
@@ -77,11 +95,29 @@ async def scores_by_transformers(
             await process.wait()
 
 
-def _arguments(pool: RewardPool, device: str) -> list[str]:
-    arguments = ["--model", checkpoint_of(pool), "--device", device]
+def environment(environ: Mapping[str, str], *, home: Path, trusted: bool) -> dict[str, str]:
+    """The variables of the process that loads the model: no credential, and another home than the caller's.
+
+    Args:
+        environ: The caller's.
+        home: An empty folder.
+        trusted: Whether it may run code that is not ours. Then it has no token of a hub either.
+    """
+    passed = PASSED_VARIABLES if trusted else (*PASSED_VARIABLES, "HF_TOKEN")
+    cache = Path(environ.get("HF_HOME") or Path(environ.get("HOME") or "/nonexistent", ".cache/huggingface"))
+    return {
+        **{name: environ[name] for name in passed if name in environ},
+        "HOME": str(home),
+        "HF_HOME": str(home / "huggingface"),
+        "HF_HUB_CACHE": environ.get("HF_HUB_CACHE") or str(cache / "hub"),
+    }
+
+
+def _arguments(pool: RewardPool, reference: Reference) -> list[str]:
+    arguments = ["--model", checkpoint_of(pool), "--device", reference.device]
     if parse_source(pool.spec.model.source).scheme == "hf":
         arguments += ["--revision", pool.spec.model.revision]
-    if pool.spec.model.trust_remote_code:
+    if reference.trust_remote_code:
         arguments += ["--trust-remote-code"]
     if pool.spec.engine.max_model_len is not None:
         arguments += ["--max-model-len", str(pool.spec.engine.max_model_len)]

@@ -60,7 +60,8 @@ def load_tokenizer(source: str, *, revision: str | None, field: str) -> Any:
             "to write samples in the reward model's tokens, `pip install transformers jinja2`",
         ) from error
     try:
-        return transformers.AutoTokenizer.from_pretrained(source, revision=revision or "main")
+        # Said, because transformers would ask on the terminal whether to run a repository's own code.
+        return transformers.AutoTokenizer.from_pretrained(source, revision=revision or "main", trust_remote_code=False)
     except Exception as error:  # it raises whatever its backends do
         problem = " ".join(str(error).split())[:300]
         raise ConfigError(
