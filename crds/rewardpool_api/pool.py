@@ -150,16 +150,16 @@ class RouterSpec(ApiModel):
 class NetworkSpec(ApiModel):
     """Who may connect to the pool's pods, where the cluster's network plugin enforces policies."""
 
-    policy: Literal["Generated", "Disabled"] = "Generated"
-    """Generated: NetworkPolicies by which workers take connections from the pool's routers and the operator alone, and routers from `namespaces`. Disabled: none, or those that somebody else makes."""
-    namespaces: Annotated[list[NamespaceName], Field(max_length=64)] | None = None
-    """Namespaces whose pods may score, beside the pool's own and the operator's. Default: whoever reaches the router, so that the key alone decides."""
+    policy: Literal["Generated", "OpenRouters", "Disabled"] = "Generated"
+    """Generated: NetworkPolicies by which workers take connections from the pool's routers and the operator alone, and routers from the pool's own namespace, the operator's and `namespaces`. OpenRouters: the same for workers, and routers take them from whoever reaches them, so that the key alone decides. Disabled: none, or those that somebody else makes."""
+    namespaces: Annotated[list[NamespaceName], Field(max_length=64)] = []
+    """Namespaces whose pods may score, beside the pool's own and the operator's."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="self.policy != 'Disabled' || !has(self.namespaces)",
-            message="spec.network.namespaces must not be set when spec.network.policy is Disabled: nothing would restrict them",
-            holds=lambda network: network.policy != "Disabled" or network.namespaces is None,
+            cel="self.policy == 'Generated' || !has(self.namespaces) || size(self.namespaces) == 0",
+            message="spec.network.namespaces must be empty unless spec.network.policy is Generated: nothing would restrict them",
+            holds=lambda network: network.policy == "Generated" or not network.namespaces,
         ),
     )
 

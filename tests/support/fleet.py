@@ -97,6 +97,12 @@ class Program:
             except (aiohttp.ClientError, TimeoutError):
                 return False
 
+    @property
+    def pid(self) -> int:
+        """Of the process, which runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process."""
         if self._process is not None:

@@ -79,7 +79,7 @@ def test_the_middleware_reads_the_variables_of_the_api(variable: str) -> None:
     assert f'"{variable}"' in mounted_files()["score_middleware.py"]
 
 
-@pytest.mark.parametrize("variable", [names.ENV_KEY_FILE, names.ENV_ADMIN_KEY_FILE])
+@pytest.mark.parametrize("variable", [names.ENV_KEY_FILE, names.ENV_ADMIN_KEY_FILE, names.ENV_MEMORY_BYTES])
 def test_the_router_launcher_reads_the_variables_of_the_api(variable: str) -> None:
     assert f'"{variable}"' in mounted_files()["router_launcher.py"]
 

@@ -58,6 +58,7 @@ def launch(*argv: str, python: str = sys.executable, **env: str) -> tuple[int, s
         ("--balance-abs-threshold", "0"),
         ("--balance-rel-threshold", "1.0"),
         ("--retry-max-retries", "80"),
+        ("--history-backend", "none"),
     ],
 )
 @pytest.mark.parametrize("flavor", FLAVORS)
@@ -67,19 +68,26 @@ def test_the_flags_that_survived_the_soak(flag: str, value: str, flavor: RouterF
 
 
 @pytest.mark.parametrize(
-    ("hard", "said"),
+    ("hard", "memory", "said"),
     [
-        (20_000, "open files of this router: 20000, which is room for 9968 requests in flight\n"),
-        (32, "open files of this router: 32, which is room for 0 requests in flight\n"),
-        (resource.RLIM_INFINITY, ""),
+        (20_000, None, "open files of this router: 20000, which is room for 9968 requests in flight\n"),
+        (20_000, 4 << 30, "open files of this router: 8911, which is room for 4423 requests in flight\n"),
+        (20_000, 1 << 20, "open files of this router: 1024, which is room for 480 requests in flight\n"),
+        (32, 4 << 30, "open files of this router: 32, which is room for 0 requests in flight\n"),
+        (
+            resource.RLIM_INFINITY,
+            4 << 30,
+            "open files of this router: 8911, which is room for 4423 requests in flight\n",
+        ),
+        (resource.RLIM_INFINITY, None, ""),
     ],
 )
 def test_a_router_says_for_how_many_requests_its_open_files_are_room(
-    hard: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    hard: int, memory: int | None, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (16, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
-    router_launcher.raise_open_file_limit()
+    router_launcher.limit_open_files(memory and str(memory))
     assert capsys.readouterr().err == said
 
 

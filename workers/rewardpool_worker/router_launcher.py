@@ -10,6 +10,8 @@ script: two routers call theirs `smg`). Two more environment variables name the 
 
 - REWARDPOOL_KEY_FILE: the key of the data plane. The router forwards the caller's, so workers have the same one.
 - REWARDPOOL_ADMIN_KEY_FILE: the key of the worker list (`/workers`), which trainers never get.
+
+REWARDPOOL_MEMORY_BYTES, the container's limit, bounds the open files, see `limit_open_files`.
 """
 
 import importlib
@@ -20,6 +22,11 @@ from pathlib import Path
 
 FILES_PER_REQUEST = 2
 FILES_FOR_OTHERS = 64
+LEAST_FILES = 1024
+HEAD_BYTES = 400 << 10
+"""What a connection holds whose request's head does not end; sglang-router waits for it without a deadline."""
+OWN_BYTES = 640 << 20
+"""Of the program and its tree of prefixes, when the tree is full."""
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 KEY_FLAGS = ("--api-key", "--control-plane-api-keys", "--tenant-api-key")
 
@@ -42,7 +49,7 @@ def main(argv: list[str]) -> int:
     except ImportError as error:
         print(f"REWARDPOOL_ROUTER_PACKAGE {package} cannot be started here: {error!r}", file=sys.stderr)
         return 2
-    raise_open_file_limit()
+    limit_open_files(os.environ.get("REWARDPOOL_MEMORY_BYTES"))
     drop_proxies()
     arguments = program.parse_router_args(argv)
     arguments.api_key = key
@@ -78,17 +85,22 @@ def drop_proxies() -> None:
         del os.environ[name]
 
 
-def raise_open_file_limit() -> None:
-    """Raise the soft limit on open files to the hard one.
+def limit_open_files(memory: str | None) -> None:
+    """Raise the soft limit on open files to the hard one, or to what fits the memory where that is less.
 
     A request in flight takes two descriptors; under the usual 1024, 512 requests at once lose some and 4096 lose all.
-    The log says for how many there is room.
+    And whoever reaches the port, without a key, may fill as many heads as there are descriptors: the router refuses
+    further connections then, where it would be killed for its memory. The log says for how many requests there is room.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if hard != resource.RLIM_INFINITY:
-        room = max(0, hard - FILES_FOR_OTHERS) // FILES_PER_REQUEST
-        print(f"open files of this router: {hard}, which is room for {room} requests in flight", file=sys.stderr)
+    files = hard
+    if memory and memory.isdecimal():
+        fitting = max(LEAST_FILES, FILES_FOR_OTHERS + (int(memory) - OWN_BYTES) // HEAD_BYTES)
+        files = fitting if hard == resource.RLIM_INFINITY else min(hard, fitting)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    if files != resource.RLIM_INFINITY:
+        room = max(0, files - FILES_FOR_OTHERS) // FILES_PER_REQUEST
+        print(f"open files of this router: {files}, which is room for {room} requests in flight", file=sys.stderr)
 
 
 if __name__ == "__main__":

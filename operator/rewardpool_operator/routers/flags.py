@@ -7,9 +7,12 @@ of one router alone are in its module.
 
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Final
 
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.routers.programs import PROGRAMS
+
+MAX_BODY_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +87,11 @@ def router_flags(
         "--retry-max-retries": 80,
         "--retry-initial-backoff-ms": 50,
         "--retry-max-backoff-ms": 500,
-        # Of one request; workers take a quarter of it by default. Larger ones are refused before they are read, also
-        # from callers without a key; the default is 512 MiB.
-        "--max-payload-size": 64 << 20,
+        # Of one request, as workers by default. Larger ones are refused before they are read, also from callers without
+        # a key; the default is 512 MiB.
+        "--max-payload-size": MAX_BODY_BYTES,
+        # Conversations that holders of the key post are kept in memory otherwise, for ever by sglang-router.
+        "--history-backend": "none",
         # A worker that hangs holds its requests until this; the default is half an hour.
         "--request-timeout-secs": request_timeout_seconds,
         "--shutdown-grace-period-secs": shutdown_grace_seconds,

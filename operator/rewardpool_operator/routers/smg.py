@@ -66,7 +66,8 @@ SMG: Final = RouterProgram(
         "--disable-load-monitoring",
         # It would look for one on the hub at each worker that joins, which an offline cluster waits for.
         "--disable-tokenizer-autoload",
-        *("--history-backend", "none"),
+        # A head that does not end holds up to 400 KiB until then; half a minute by default.
+        *("--header-read-timeout-secs", "10"),
     ),
     settle_seconds=5.0,
 )

@@ -35,14 +35,17 @@ def test_workers_take_connections_from_their_routers_and_the_operator_alone() ->
     assert sources("worker", 8000) == [ROUTERS, OPERATOR]
 
 
-def test_without_namespaces_the_key_alone_decides_who_scores() -> None:
-    assert sources("router", 8080) is None
+def test_by_default_only_the_pools_own_namespace_and_the_operator_reach_the_router() -> None:
+    assert sources("router", 8080) == [{"podSelector": {}}, OPERATOR]
 
 
-@pytest.mark.parametrize("named", [[], ["train"]])
-def test_with_namespaces_only_they_the_pools_own_and_the_operator_reach_the_router(named: list[str]) -> None:
-    others = [a_namespace(name) for name in named]
-    assert sources("router", 8080, namespaces=named) == [{"podSelector": {}}, OPERATOR, *others]
+def test_namespaces_that_are_named_reach_the_router_as_well() -> None:
+    assert sources("router", 8080, namespaces=["train"]) == [{"podSelector": {}}, OPERATOR, a_namespace("train")]
+
+
+def test_where_routers_are_to_be_open_the_key_alone_decides_who_scores() -> None:
+    assert sources("router", 8080, policy="OpenRouters") is None
+    assert sources("worker", 8000, policy="OpenRouters") == [ROUTERS, OPERATOR]
 
 
 def test_figures_are_for_the_whole_cluster_until_somebody_says_who_monitors() -> None:
@@ -63,9 +66,10 @@ def test_a_pool_that_wants_no_policies_has_none() -> None:
     assert policies.network_policies(a_pool(network={"policy": "Disabled"}), IDENTITY) == []
 
 
-def test_namespaces_that_nothing_would_restrict_are_refused() -> None:
+@pytest.mark.parametrize("policy", ["OpenRouters", "Disabled"])
+def test_namespaces_that_nothing_would_restrict_are_refused(policy: str) -> None:
     with pytest.raises(ValidationError, match="nothing would restrict them"):
-        a_pool(network={"policy": "Disabled", "namespaces": ["train"]})
+        a_pool(network={"policy": policy, "namespaces": ["train"]})
 
 
 def test_a_drain_takes_one_worker_of_whatever_revision_and_is_never_blocked() -> None:

@@ -48,9 +48,12 @@ def test_routers_are_spread_over_nodes_where_there_are_several() -> None:
 
 
 def test_memory_is_bounded_and_the_bound_can_be_moved() -> None:
-    assert container()["resources"]["limits"]["memory"] == "1536Mi"
-    wider = {"spec": {"containers": [{"name": "router", "resources": {"limits": {"memory": "4Gi"}}}]}}
-    assert container(podTemplate=wider)["resources"]["limits"]["memory"] == "4Gi"
+    assert container()["resources"]["limits"]["memory"] == "4Gi"
+    wider = {"spec": {"containers": [{"name": "router", "resources": {"limits": {"memory": "8Gi"}}}]}}
+    found = container(podTemplate=wider)
+    assert found["resources"]["limits"]["memory"] == "8Gi"
+    (bound,) = (each for each in found["env"] if each["name"] == names.ENV_MEMORY_BYTES)
+    assert bound["valueFrom"] == {"resourceFieldRef": {"resource": "limits.memory"}}
 
 
 def test_a_router_has_requests_and_limits_of_cpu_and_memory() -> None:

@@ -1,7 +1,7 @@
 """Who may connect to a pool's pods, and how many of them may be taken away at once.
 
     NetworkPolicy POOL-worker           from the pool's routers and the operator alone
-    NetworkPolicy POOL-router           scores from the namespaces that are named, metrics for those who monitor
+    NetworkPolicy POOL-router           scores from the namespaces that may, metrics for those who monitor
     PodDisruptionBudget POOL-worker     of those that serve, of all revisions together, one at a time
     PodDisruptionBudget POOL-router     of those that serve, one at a time
 
@@ -96,7 +96,7 @@ def _rule(port: int, peers: list[Object]) -> Object:
 
 
 def _scorers(pool: RewardPool, identity: OperatorIdentity) -> list[Object]:
-    if pool.spec.network.namespaces is None:
+    if pool.spec.network.policy == "OpenRouters":
         return []
     own: Object = {"podSelector": {}}
     return [own, _operator(identity), *(_namespace(name) for name in pool.spec.network.namespaces)]

@@ -34,8 +34,8 @@ from rewardpool_worker.mounted import ROUTER_LAUNCHER, router_files
 
 MEMORY_REQUEST: Final = "640Mi"
 """What a long flood of unique texts takes: a bounded tree of prefixes of some 430 MB, in a program of 100 MB."""
-MEMORY_LIMIT: Final = "1536Mi"
-"""That, and 8,000 requests in flight, which take 500 MB."""
+MEMORY_LIMIT: Final = "4Gi"
+"""That, and heads that do not end, on as many connections as 4,400 requests in flight take: see the launcher."""
 CPU_LIMIT: Final = "4"
 """A namespace with a quota of limits takes no pod without one."""
 RESOURCES: Final[Object] = {
@@ -126,6 +126,7 @@ def _router_template(pool: RewardPool, image: str, *, ipv6: bool, defaults: Pool
     env = [
         {"name": names.ENV_ROUTER_PACKAGE, "value": PROGRAMS[router.flavor].package},
         {"name": names.ENV_ADMIN_KEY_FILE, "value": f"{names.ADMIN_KEY_DIR}/{names.SECRET_KEY}"},
+        {"name": names.ENV_MEMORY_BYTES, "valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}},
     ]
     if pool.spec.router.auth.uses_key:
         env.append({"name": names.ENV_KEY_FILE, "value": f"{names.KEY_DIR}/{names.SECRET_KEY}"})
