@@ -2,11 +2,17 @@
 
 import copy
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.admitted import not_on_the_lists, pods_of
+from support.drawing import hostile
+from support.dry_run import DryRun
+from support.pod_templates import Schemas, pools
+from support.tried import TRIED
 
 from cluster.control_plane import ControlPlane
 from cluster.kubectl import wait_for_crd
@@ -25,6 +31,10 @@ POLICY: dict[str, Any] = {
     "maxReplicas": 8,
     "maxGpusPerReplica": 2,
     "requiredLabels": ["team", "example.com/cost-centre"],
+    "secrets": ["hub"],
+    "cacheClaims": ["models"],
+    "annotations": ["example.com/note"],
+    "resources": ["cpu", "memory", "ephemeral-storage", "rdma/hca"],
 }
 LABELS = {"team": "rl", "example.com/cost-centre": "7"}
 EFFECT_SECONDS = 60.0
@@ -52,10 +62,7 @@ def container(part: str, **fields: Any) -> dict[str, Any]:
 
 def said(plane: ControlPlane, manifest: dict[str, Any]) -> str:
     """What the API server says of a new pool; nothing is stored."""
-    try:
-        return plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(manifest))
-    except ClusterError as error:
-        return str(error)
+    return DryRun(plane).refusal(manifest) or "created"
 
 
 def policy_objects(objects: Objects) -> Objects:
@@ -94,33 +101,83 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a function": {"model": {"source": "python://rewards:score"}},
     "all that is allowed": {
         "replicas": 8,
+        "model": {"source": "hf://Skywork/model", "tokenSecretRef": {"name": "hub"}, "cache": {"claimName": "models"}},
         "worker": {"gpus": 2, "resources": {"requests": {"cpu": 4, "rdma/hca": 1}}},
-        "engine": {"image": OUR_IMAGE},
+        "engine": {
+            "image": OUR_IMAGE,
+            "args": ["--max-num-seqs=8", "--max-model-len", "256", "--enforce-eager"],
+            "env": [{"name": "OMP_NUM_THREADS", "value": "2"}],
+        },
         "router": {"image": "mirror.example/router:1"},
     },
-    "a pod template with harmless content": template(
+    "labels and annotations of the lists": {
+        "worker": {
+            "labels": {"kueue.x-k8s.io/queue-name": "rl"},
+            "podTemplate": {"metadata": {"annotations": {"example.com/note": "any"}}},
+        }
+    },
+    "a pod template of the lists": template(
         "worker",
         nodeSelector={"gpu": "h100"},
-        containers=[
-            {"name": "worker", "securityContext": {"capabilities": {"add": []}}, "ports": [{"containerPort": 1}]}
-        ],
-        volumes=[{"name": "shm", "emptyDir": {}}],
+        tolerations=[{"operator": "Exists"}],
+        containers=[{"name": "worker", "resources": {"requests": {"cpu": 1}, "limits": None}}],
+        initContainers=[{"name": "download", "securityContext": {"runAsUser": 1000}}],
+        volumes=[{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        securityContext={"runAsNonRoot": True, "fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
     ),
-    "a pod template with nulls, which remove": template("router", containers=None, volumes=None, hostNetwork=None),
-    "containers with nulls": template(
-        "worker",
-        containers=[{"name": "worker", "image": None, "securityContext": None, "resources": None, "ports": None}],
-        initContainers=[{"name": "a", "securityContext": {"capabilities": None, "privileged": None}, "ports": [None]}],
+    "a pod template that takes rights away": container(
+        "router", securityContext={"capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": False}
     ),
-    "volumes with nulls": template("router", volumes=[None, {"name": "a", "image": None, "hostPath": None}]),
-    "an empty pod template": {"worker": {"podTemplate": {"spec": None}}},
+    "a pod template with nulls, which say nothing": template("router", containers=None, volumes=None),
+    "containers with nulls": container("worker", securityContext=None, resources=None),
+    "an empty pod template": {"worker": {"podTemplate": {"spec": None, "metadata": None}}},
     "from zero to the most": {"autoscaling": {"minReplicas": 0, "maxReplicas": 8, "policy": {"type": "External"}}},
 }
 
 
 @pytest.mark.parametrize("spec", ALLOWED.values(), ids=ALLOWED.keys())
 def test_what_is_allowed_is_let_through(guarded: ControlPlane, spec: dict[str, Any]) -> None:
-    assert "created" in said(guarded, a_pool(spec))
+    assert said(guarded, a_pool(spec)) == "created"
+
+
+NOT_ON_THE_LIST: list[tuple[str, dict[str, Any]]] = [
+    ("hostPath", template("worker", volumes=[{"name": "a", "hostPath": {"path": "/"}}])),
+    ("csi", template("worker", volumes=[{"name": "a", "csi": {"driver": "d"}}])),
+    ("nfs", template("router", volumes=[{"name": "a", "nfs": {"server": "s", "path": "/"}}])),
+    ("hostNetwork", template("worker", hostNetwork=True)),
+    ("hostPID", template("router", hostPID=True)),
+    ("nodeName", template("router", nodeName="a")),
+    ("resources", template("worker", resources={"limits": {"nvidia.com/gpu": 8}})),
+    ("resourceClaims", template("worker", resourceClaims=[{"name": "a", "resourceClaimName": "b"}])),
+    ("serviceAccountName", template("worker", serviceAccountName="admin")),
+    ("command", container("router", command=["sh"])),
+    ("image", template("worker", initContainers=[{"name": "download", "image": OUR_IMAGE}])),
+    ("env", container("worker", env=[{"name": "HF_ENDPOINT", "value": "http://evil"}])),
+    ("ports", container("router", ports=[{"containerPort": 1, "hostPort": 80}])),
+    ("lifecycle", container("worker", lifecycle={"preStop": {"exec": {"command": ["sh"]}}})),
+    (r"\$patch", template("worker", volumes=[{"name": "a", "$patch": "delete"}])),
+    ("status", {"worker": {"podTemplate": {"status": {}}}}),
+    ("finalizers", {"router": {"podTemplate": {"metadata": {"finalizers": ["a/b"]}}}}),
+    ("app", {"router": {"podTemplate": {"metadata": {"labels": {"app": "somebody-elses"}}}}}),
+    ("app", {"worker": {"labels": {"app": "somebody-elses"}}}),
+    ("cdi.k8s.io/gpu", {"worker": {"annotations": {"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}}}),
+    ("nvidia.com/mig-1g.5gb", {"worker": {"resources": {"limits": {"nvidia.com/mig-1g.5gb": 8}}}}),
+    ("HF_ENDPOINT", {"engine": {"env": [{"name": "HF_ENDPOINT", "value": "http://evil"}]}}),
+    ("NVIDIA_VISIBLE_DEVICES", {"engine": {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}}),
+    (
+        "TZ",
+        {"engine": {"env": [{"name": "TZ", "valueFrom": {"secretKeyRef": {"name": "others", "key": "token"}}}]}},
+    ),
+    ("--trust-remote-code", {"engine": {"args": ["--trust-remote-code"]}}),
+    ("--trust_remote_code", {"engine": {"args": ["--enforce-eager", "--trust_remote_code=1"]}}),
+    ("evil/model", {"engine": {"args": ["--enforce-eager", "evil/model"]}}),
+    ("-m", {"engine": {"args": ["-m", "8"]}}),
+]
+
+
+@pytest.mark.parametrize(("name", "spec"), NOT_ON_THE_LIST, ids=[name for name, _ in NOT_ON_THE_LIST])
+def test_what_no_list_has_is_refused_by_name(guarded: ControlPlane, name: str, spec: dict[str, Any]) -> None:
+    assert re.search(rf"denied request: .* must have no others than .*; not so: {name}$", said(guarded, a_pool(spec)))
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -135,13 +192,18 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "not so: hf://other/lora",
     ),
     ({"model": {"source": "hf://Skywork/model", "trustRemoteCode": True}}, "spec.model.trustRemoteCode must not be"),
+    (
+        {"model": {"source": "hf://Skywork/model", "tokenSecretRef": {"name": "others"}}},
+        "spec.model.tokenSecretRef.* must name no Secrets but those of admissionPolicy.secrets; not so: others",
+    ),
+    ({"router": {"tls": {"secretName": "others"}}}, "spec.router.tls must name no Secrets but .*; not so: others"),
+    (
+        {"model": {"source": "hf://Skywork/model", "cache": {"claimName": "mine"}}},
+        "spec.model.cache.claimName must be one of admissionPolicy.cacheClaims.*; it is mine",
+    ),
     ({"engine": {"image": OTHER_IMAGE}}, "spec.engine.image must begin with one of: registry.example/rl/"),
     ({"router": {"image": "router:1"}}, "spec.router.image must begin with one of"),
     (container("worker", image=OTHER_IMAGE), f"images in spec.worker.podTemplate .* not so: {OTHER_IMAGE}"),
-    (
-        template("router", initContainers=[{"name": "more", "image": OTHER_IMAGE}]),
-        "images in spec.router.podTemplate must begin",
-    ),
     (
         template("worker", volumes=[{"name": "data", "image": {"reference": OTHER_IMAGE}}]),
         "images in spec.worker.podTemplate must begin",
@@ -152,36 +214,79 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "spec.autoscaling.maxReplicas must not be greater than 8; it is 9",
     ),
     ({"worker": {"gpus": 3}}, "spec.worker.gpus must not be greater than 2"),
-    ({"worker": {"resources": {"limits": {"amd.com/gpu": 8}}}}, "spec.worker.resources must not name GPUs"),
+    ({"worker": {"gpuResource": "smarter-devices/fuse"}}, "gpuResource must be one of .*; it is smarter-devices/fuse"),
     (
-        container("worker", resources={"limits": {"nvidia.com/mig-1g.5gb": 8}}),
-        "containers in spec.worker.podTemplate must not name GPUs",
+        container("worker", resources={"limits": {"nvidia.com/gpu": 8}}),
+        "resources of containers in spec.worker.podTemplate must be requests and limits of no others than cpu",
     ),
-    (
-        template("worker", volumes=[{"name": "a", "hostPath": {"path": "/"}}]),
-        r"spec.worker.podTemplate.spec.volumes\[\]",
+    (container("worker", resources={"claims": [{"name": "a"}]}), "resources of containers in spec.worker.podTemplate"),
+    (container("worker", resources=["cpu"]), "resources of containers in spec.worker.podTemplate"),
+    (template("worker", containers=[{"name": "mine"}]), "must have a name of RewardPool's own"),
+    (template("router", initContainers=[{}]), "must have a name of RewardPool's own"),
+    (template("worker", containers={"$patch": "delete"}), "must be lists of maps"),
+    (template("router", volumes=[None]), "must be lists of maps"),
+    ({"worker": {"podTemplate": {"spec": ["hostPID"]}}}, "spec.worker.podTemplate.spec must be a map"),
+    *(
+        (container(part, securityContext=given), f"securityContext of containers in spec.{part}.podTemplate must have")
+        for part, given in (
+            ("worker", {"privileged": True}),
+            ("worker", {"capabilities": {"add": ["SYS_ADMIN"]}}),
+            ("worker", {"capabilities": {"$patch": "delete"}}),
+            ("router", {"capabilities": {"drop": []}}),
+            ("router", {"capabilities": None}),
+            ("worker", {"procMount": "Unmasked"}),
+            ("worker", {"runAsUser": 0}),
+            ("router", "privileged"),
+        )
     ),
-    (
-        template("router", volumes=[{"name": "a", "hostPath": {"path": "/"}}]),
-        r"spec.router.podTemplate.spec.volumes\[\]",
+    *(
+        (template(part, securityContext=given), f"spec.{part}.podTemplate.spec.securityContext must have no others")
+        for part, given in (
+            ("worker", {"windowsOptions": {"hostProcess": True}}),
+            ("worker", {"seccompProfile": {"type": "Unconfined"}}),
+            ("router", {"sysctls": [{"name": "a", "value": "1"}]}),
+            ("router", {"$patch": "delete"}),
+        )
     ),
-    (template("worker", hostNetwork=True), "spec.worker.podTemplate.spec must not have hostNetwork"),
-    (template("router", hostPID=True), "spec.router.podTemplate.spec must not have hostNetwork, hostPID"),
-    (container("worker", securityContext={"privileged": True}), "spec.worker.podTemplate.spec must not be privileged"),
-    (
-        template("worker", initContainers=[{"name": "a", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}]),
-        "spec.worker.podTemplate.spec must not be privileged or add capabilities",
-    ),
-    (container("router", ports=[{"containerPort": 1, "hostPort": 80}]), "must not have ports with hostPort"),
 ]
 
 
-@pytest.mark.parametrize(("spec", "message"), REFUSED, ids=[message for _, message in REFUSED])
+@pytest.mark.parametrize(("spec", "message"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])
 def test_what_is_not_allowed_is_refused_with_its_field(
     guarded: ControlPlane, spec: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ClusterError, match=message):
-        guarded.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(a_pool(spec)))
+    assert re.search(f"denied request: .*{message}", said(guarded, a_pool(spec)))
+
+
+def test_no_pod_that_is_drawn_is_admitted_with_what_the_lists_do_not_have(
+    guarded: ControlPlane, render: Render
+) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "baseline", "rewards": "drawn"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "drawn", "labels": labels}}
+    guarded.kubectl("create", "-f", "-", input=json.dumps(namespace))
+    policy = {"enabled": True, "namespaceSelector": {"matchLabels": {"rewards": "drawn"}}}
+    apply_policy(guarded, render(fullnameOverride="drawn", admissionPolicy=policy))
+    asked = DryRun(guarded)
+    host = a_pool({"model": {"source": "file:///models/a"}}, namespace="drawn")
+    wait_for(lambda: "must not be file://" in (asked.refusal(host) or ""), "the policy counts")
+    published = guarded.read("/openapi/v3/api/v1")
+    assert published is not None
+    admitted = 0
+
+    @hostile("pools with drawn pods", spec=pools(Schemas(published["components"]["schemas"])))
+    def judge(spec: dict[str, Any]) -> None:
+        nonlocal admitted
+        manifest = a_pool(spec, namespace="drawn")
+        if asked.refusal(manifest) is None:
+            admitted += 1
+            assert not not_on_the_lists(spec)
+            # Kubernetes' own judge, of the pods that the operator would have made.
+            for pod in pods_of(manifest):
+                assert "violates PodSecurity" not in (asked.refusal(pod, "pods") or "")
+
+    judge()
+    TRIED["of them admitted"] = admitted
+    assert admitted
 
 
 def test_a_path_of_the_node_is_refused_where_all_sources_are_allowed(guarded: ControlPlane, render: Render) -> None:

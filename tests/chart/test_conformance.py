@@ -61,6 +61,7 @@ VALUES: dict[str, dict[str, Any]] = {
             "maxReplicas": 8,
             "maxGpusPerReplica": 1,
             "requiredLabels": ["team"],
+            "podTemplate": {"pod": ["securityContext"], "container": ["securityContext"], "volumes": []},
         },
     },
     "the usual names": {
