@@ -257,6 +257,22 @@ async def test_a_module_that_starts_threads_is_imported_by_each_process(caplog: 
     assert "importing starts_threads:compute_score starts 1 threads (of-the-module)" in caplog.text
 
 
+async def test_what_the_module_started_serves_all_calls_and_ends_with_them() -> None:
+    async with running("starts_a_server:compute_score", limits=Limits(concurrency=1)) as runner:
+        outcomes = [await runner.run(sample(str(number))) for number in range(4)]
+        server = psutil.Process(outcomes[0].info["server"])  # type: ignore[union-attr]
+    assert [one.value for one in outcomes] == [0, 1, 2, 3]  # type: ignore[union-attr]
+    await until(lambda: not server.is_running(), "it has ended")
+
+
+@pytest.mark.parametrize(("calls", "processes"), [(None, 1), (1, 4)])
+async def test_the_processes_of_a_function_that_uses_the_sandbox_are_kept(calls: int | None, processes: int) -> None:
+    limits = Limits(concurrency=1, calls_per_process=calls)
+    async with running("uses_the_sandbox:compute_score", limits=limits) as runner:
+        outcomes = [await runner.run(sample("rewardpool.sandbox")) for _ in range(4)]
+    assert len({one.info["process"] for one in outcomes}) == processes  # type: ignore[union-attr]
+
+
 async def test_closing_leaves_no_process() -> None:
     async with running() as runner:
         parent = runner._supply._parent

@@ -376,7 +376,11 @@ def parser() -> argparse.ArgumentParser:
     option("--cpu-seconds", type=limit, default=Limits.cpu_seconds, help="processor time of a call")
     option("--idle-seconds", type=limit, default=Limits.idle_seconds, help="time that a call may wait for other things")
     option("--memory-mib", type=any_count, default=Limits.memory_mib, help="memory of a call; 0: no limit")
-    option("--calls-per-process", type=any_count, help="calls until a process is replaced (default 1); 0: never")
+    option(
+        "--calls-per-process",
+        type=any_count,
+        help="calls until a process is replaced; 0: never (default: 1, or 0 with rewardpool.sandbox)",
+    )
     option("--env", action="append", default=[], metavar="NAME", help=f"a variable for the function; {ALL}: all")
     option("--drain-seconds", type=seconds, default=60.0, help="longest wait on SIGTERM")
     option("--max-body-bytes", type=count, default=max_body_bytes or Settings.max_body_bytes, help="longest request")

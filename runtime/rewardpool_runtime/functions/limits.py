@@ -30,8 +30,8 @@ class Limits:
         idle_seconds: Time in which it could have run and waited for something else.
         memory_mib: Beyond what the imported function has; 0: as much as it likes.
         concurrency: Calls at once; None: as many as there are processors, and `ASYNC_CONCURRENCY` of an async function.
-        calls_per_process: After so many calls a process is replaced; 0: never. None: after one, unless each process has
-            to import the function by itself.
+        calls_per_process: After so many calls a process is replaced; 0: never. None: after one, but never where each
+            process has to import the function by itself, or the function uses the sandbox.
         as_options: Whether the settings are options of a command line, for messages.
     """
 

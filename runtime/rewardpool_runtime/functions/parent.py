@@ -63,6 +63,8 @@ class Loaded(NamedTuple):
     is_async: bool
     threads: Sequence[str]
     """Names of those that its module started when it was imported; a process that has any cannot be forked."""
+    uses_sandbox: bool
+    """Whether its module imported `rewardpool.sandbox`."""
 
 
 def environment(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -128,7 +130,8 @@ class Parent:
             raise FunctionLoadError(f"cannot load the function {source['name']}: {error}, as it imported it") from None
         if "problem" in answer:
             raise FunctionLoadError(str(answer["problem"]))
-        return Loaded(bool(answer["loaded"].get("is_async")), answer["loaded"].get("threads", ()))
+        found = answer["loaded"]
+        return Loaded(bool(found.get("is_async")), found.get("threads", ()), bool(found.get("uses_sandbox")))
 
     async def tend(self, pairs: Sequence[tuple[int, int]], *, end: Sequence[int], reap: Sequence[int]) -> Answer:
         """Have it end processes, and fork one for each pair of descriptors: to talk by, and for what is printed.

@@ -129,6 +129,7 @@ class ProcessRunner:
         self._supply = Supply(source, limits=limits, env=env, further=further, printed=printed or _log_printed)
         self._places = Places()
         self._is_async = False
+        self._calls_per_process = 1
         self._start = asyncio.Lock()
         self._busy: set[FunctionProcess] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -148,6 +149,10 @@ class ProcessRunner:
                 return
             loaded = await self._supply.start()
             self._is_async = loaded.is_async
+            if (most := self._limits.calls_per_process) is None:
+                # The sandbox's parent process takes several times as long to start as a run does.
+                most = 0 if self._supply.imports_itself or loaded.uses_sandbox else 1
+            self._calls_per_process = most
             self._make_room()
 
     async def run(
@@ -213,9 +218,7 @@ class ProcessRunner:
 
     def _let_go(self, process: FunctionProcess) -> None:
         """Keep a process for other calls, or have it replaced."""
-        most = self._limits.calls_per_process
-        if most is None:
-            most = 0 if self._supply.imports_itself else 1
+        most = self._calls_per_process
         if process.is_free and not self._is_async and (most == 0 or process.served < most):
             self._supply.put_back(process)
         else:

@@ -104,7 +104,8 @@ class Supply:
             if not wanted.done():
                 wanted.set_result(process)
                 return
-        self._waiting.append(process)
+        # One that has served holds what its calls have loaded.
+        (self._waiting.appendleft if process.served else self._waiting.append)(process)
 
     def end(self, process: FunctionProcess) -> None:
         """Have a process ended, with all that it started, and replaced."""

@@ -35,6 +35,7 @@ from rewardpool_runtime.process_stat import children
 MAX_FORKS: Final = 64
 """In one request: the descriptors of one message are limited."""
 _PDEATHSIG, _CHILD_SUBREAPER = 1, 36
+_SANDBOX: Final = "rewardpool.sandbox"
 _EXIT_SECONDS: Final = 1.0
 """For a process that closed its socket to have ended."""
 _END_SECONDS: Final = 10.0
@@ -47,6 +48,8 @@ class _Parent:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._pids: set[int] = set()
+        self._servers: set[int] = set()
+        """What the function's module started when it was imported; all calls use it."""
         self._load: Callable[[], serving.Function] | None = None
         self._function: serving.Function | None = None
         self._memory, self._memory_setting = 0, ""
@@ -99,13 +102,18 @@ class _Parent:
             return {"loaded": {}}
         try:
             self._function = load()
-            found = {"is_async": is_async(self._function), "threads": _threads()}
+            found = {
+                "is_async": is_async(self._function),
+                "threads": _threads(),
+                "uses_sandbox": _SANDBOX in sys.modules,
+            }
         except FunctionLoadError as error:
             return {"problem": str(error)}
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # whatever the module made of them
                 stream.flush()  # else each child would print it
                 getattr(stream, "reconfigure", dict)(line_buffering=True, errors="backslashreplace")
+        self._servers = set(children(self._id))
         gc.collect()
         gc.freeze()  # children write to fewer pages of the parent's
         _prepare(self._memory)
@@ -192,9 +200,9 @@ class _Parent:
             time.sleep(0.001)
 
     def _end_strays(self) -> None:
-        """End what ended processes left behind: children of this one that it did not fork."""
+        """End what ended processes left behind: children of this one that neither it nor its module started."""
         deadline = time.monotonic() + _END_SECONDS
-        while strays := [pid for pid in children(self._id) if pid not in self._pids]:
+        while strays := [pid for pid in children(self._id) if pid not in self._pids | self._servers]:
             for pid in strays:
                 with contextlib.suppress(ProcessLookupError, ChildProcessError):
                     os.kill(pid, signal.SIGKILL)
@@ -208,6 +216,7 @@ class _Parent:
         """End all processes."""
         for pid in list(self._pids):
             self._ended(pid)
+        self._servers.clear()
         self._end_strays()
 
 

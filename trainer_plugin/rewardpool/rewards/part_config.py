@@ -397,7 +397,7 @@ class FunctionPart(Part):
     """Memory of one call, beyond what the imported module has. 0: no limit."""
     calls_per_process: Annotated[int, Field(ge=0)] | None = None
     """After so many calls a process is replaced; 0: never, for a function that keeps what its first call loads.
-    Default: after one, so that what a call changes or leaks is its own."""
+    Default: after one, so that what a call changes or leaks is its own; never where its module imports the sandbox."""
     env: tuple[str, ...] = ()
     """Names of the job's variables that the function gets, such as HF_TOKEN, beside PATH, HOME and the like."""
 
