@@ -41,7 +41,7 @@ async def test_the_first_example_of_the_readme_scores_each_response(
     names: dict[str, Any] = {}
     await asyncio.to_thread(exec, compile(code, "README.md", "exec"), names)
     await asyncio.to_thread(names["reward"].close)
-    assert len(names["scores"]) == len(names["responses"]) == len(pool.requests)
+    assert len(names["scores"]) == len(pool.requests) == 2
 
 
 async def test_the_documented_calls_score_prompts_and_responses(pool: FakeWorker) -> None:
