@@ -63,7 +63,7 @@ def test_a_flood_of_token_ids_beyond_the_vocabulary_costs_no_worker(pool: Pool) 
         assert error(pool.replicas.ask(bad)).code == "invalid_sample"
     for url in pool.replicas.urls:
         native = {"input_ids": [4_000_000], "sampling_params": {"max_new_tokens": 1}}
-        assert http("POST", url + "/generate", native, key=KEY)[0] == 400
+        assert http("POST", url + "/generate", native, key=KEY)[2]["error"]["code"] == "invalid_sample"
         assert pool.replicas.scores(["still here"], url=url)
 
 

@@ -16,12 +16,12 @@ from rewardpool_api import names
 from rewardpool_api.contract import ANY_MODEL, CHAT_PATH, CallerError, parse_answer
 from rewardpool_worker.score_middleware import (
     KEY_NAMES,
+    ROUTED_PATHS,
     Checkpoint,
     InvalidSampleError,
     KeyFile,
     ScoreMiddleware,
     Settings,
-    chat_of,
     parse_request,
     parse_too_long,
 )
@@ -482,9 +482,38 @@ async def test_a_picture_that_the_engine_would_leave_out_is_refused_by_its_place
         }
 
 
-@pytest.mark.parametrize("body", [b"[", b"[" * 100_000, b"[1]"])
-def test_a_question_without_form_is_left_to_the_engine(body: bytes) -> None:
-    assert chat_of(body) == {}
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[",
+        b"[" * 100_000,
+        b"[" * 900 + b"]" * 900,
+        b"[1]",
+        b'{"messages": ' + b"[" * 70 + b"]" * 70 + b"}",
+        b'{"temperature": NaN}',
+        b'{"temperature": 1e999}',
+        b'{"messages": "\\ud800"}',
+        b'{"n": ' + b"9" * 5000 + b"}",
+        b"\xff{}",
+    ],
+)
+async def test_a_question_that_an_engine_would_fail_at_never_reaches_it(body: bytes) -> None:
+    engine = FakeEngine()
+    reply = await ask(worker(engine, model_type="Generative"), "POST", "/v1/chat/completions", body)
+    assert (reply.status, reply.json()["error"]["code"]) == (200, "invalid_sample")
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "/etc/secrets/picture.png", "ftp://inside/a.png", " http://a"])
+@pytest.mark.parametrize("part", [{"type": "image_url"}, {"type": "video_url"}, {}])
+async def test_a_worker_opens_no_file_of_its_own_for_a_question(url: str, part: dict[str, Any]) -> None:
+    engine = FakeEngine()
+    for given in (url, {"url": url}):
+        content = [{**part, part.get("type", "image_url"): given}]
+        request = {"model": "rm", "messages": [{"role": "user", "content": content}]}
+        reply = await ask(worker(engine, model_type="Generative"), "POST", "/v1/chat/completions", request)
+        assert reply.json()["error"]["code"] == "invalid_sample"
+    assert engine.asked == []
 
 
 async def test_a_judges_answer_passes_unchanged() -> None:
@@ -529,6 +558,25 @@ async def test_every_other_path_needs_the_key(path: str, key: str | None, key_fi
 async def test_open_paths_need_no_key(path: str, key_file: Path) -> None:
     engine = FakeEngine(metrics=(200, {}))
     assert (await ask(worker(engine, key_file=key_file), "GET", path)).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/update_weights_from_disk", "/flush_cache", "/pause", "/invocations", "/classify", "/health/", "//health", "/x"],
+)
+async def test_the_key_opens_no_route_of_the_engine_that_scoring_does_not_need(path: str, key_file: Path) -> None:
+    engine = FakeEngine()
+    for method in ("GET", "POST", "PUT", "DELETE"):
+        assert (await ask(worker(engine, key_file=key_file), method, path, {}, key="first")).status == 404
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("path", sorted(ROUTED_PATHS - {"/v1/embeddings"}))
+async def test_what_routers_hand_on_and_is_not_scored_costs_no_worker_its_place(path: str) -> None:
+    engine = FakeEngine()
+    reply = await ask(worker(engine), "POST", path, {"model": "rm"})
+    assert (reply.status, reply.json()["error"]["code"]) == (200, "invalid_sample")
+    assert engine.asked == []
 
 
 async def test_the_right_key_passes(key_file: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool_worker.vllm_launcher import drop_foreign_variables, head_flags
+from rewardpool_worker.vllm_launcher import head_flags, settle_variables
 
 TOKEN = {"type": "LMHead", "token": "no", "tokenIds": [8]}
 SPELT = {7: "Ġyes", 8: "no"}
@@ -59,5 +59,5 @@ def test_the_users_own_overrides_stay_where_the_head_says_nothing(given: list[st
 @pytest.mark.parametrize("own", [{}, {"REWARDPOOL_SLEEP_MAX_ABS_DIFF": "0.01", "VLLM_SERVER_DEV_MODE": "1"}])
 def test_a_key_and_a_mode_of_vllms_own_that_an_image_or_a_shell_has_are_dropped(own: dict[str, str]) -> None:
     environ = {"VLLM_API_KEY": "x", "VLLM_SERVER_DEV_MODE": "1", "PATH": "/bin", **own}
-    drop_foreign_variables(environ)
-    assert environ == {"PATH": "/bin", **own}
+    settle_variables(environ)
+    assert environ == {"PATH": "/bin", "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0", **own}

@@ -2,9 +2,11 @@
 
 This one file needs nothing but the standard library. It is mounted into stock images, never baked into them: vLLM finds
 it by `--middleware score_middleware.ScoreMiddleware` with its folder on PYTHONPATH, SGLang gets it from
-`sglang_launcher.py`. It is plain ASGI, wraps the engine's whole application, and does six things:
+`sglang_launcher.py`. It is plain ASGI, wraps the engine's whole application, and does seven things:
 
 - **A key.** Every path but the open ones needs `Authorization: Bearer KEY`. The key comes from a file, never from argv.
+- **A list of paths.** Engines have routes that change weights, stop the engine, or score by another rule. What
+  RewardPool itself does not need is closed, to holders of the key too.
 - **Scores.** `POST /v1/embeddings` becomes vLLM's `/classify` without its activation function, and the raw logit comes
   back as `embedding`. It is the only scoring route sglang-router forwards for every engine; SGLang speaks it by itself.
   A score is one number a sample. What has more has no score until somebody declares how they make one.
@@ -55,9 +57,26 @@ CHAT_PATH = "/v1/chat/completions"
 READY_PATH = "/rewardpool/ready"
 LOAD_PATH = "/rewardpool/load"
 SLEEP_PATH = "/rewardpool/sleep"
-"""Answered by the sleep middleware, where there is one."""
+WAKE_PATH = "/rewardpool/wake"
+"""Both answered by the sleep middleware, where there is one."""
 OPEN_PATHS = frozenset({"/health", "/health_generate", READY_PATH, "/metrics"})
 """Answered without a key: kubelets, routers and Prometheus ask them, and they tell nothing about any sample."""
+ENGINE_PATHS = OPEN_PATHS | {"/v1/models", "/freeze_gc", SLEEP_PATH, WAKE_PATH}
+"""What is handed on as it is, beside what is scored: the operator asks for models, SGLang's launcher once for a frozen
+garbage collector."""
+ROUTED_PATHS = frozenset(
+    {
+        SCORE_PATH,
+        CHAT_PATH,
+        "/generate",
+        "/v1/responses",
+        "/v1/completions",
+        "/v1/classify",
+        "/rerank",
+        "/v1/rerank",
+    }
+)
+"""What the routers hand on, for each of which they would take another status than 200 for a worker that fails."""
 
 PROBE_TEXT = "ok"
 """Short, so that it fits every model."""
@@ -636,41 +655,71 @@ def _countables(model: str, samples: list[Sample]) -> list[Countable]:
     return [len(sample) if isinstance(sample, list) else {"model": model, "prompt": sample} for sample in samples]
 
 
-def _countable_chat(body: bytes) -> list[Countable]:
-    try:
-        request = json.loads(body)
-        return [{"model": request["model"], "messages": request["messages"]}]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return []
+def _countable_chat(request: dict[str, Any]) -> list[Countable]:
+    return [{"model": request["model"], "messages": request["messages"]}] if {"model", "messages"} <= {*request} else []
 
 
-def chat_of(body: bytes) -> dict[str, Any]:
-    """A chat completion request; empty where it is none."""
+MAX_DEPTH = 64
+"""Of a judge's request, arrays and objects in each other: engines fail at a depth of theirs, each at another."""
+
+
+def parse_chat(body: bytes) -> dict[str, Any]:
+    """Read a chat completion request as far as an engine could fail at it rather than refuse it.
+
+    Raises:
+        InvalidSampleError: it is no JSON object, has numbers or texts that JSON does not have, or is nested too deep.
+    """
     try:
         request = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}  # the engine says what is wrong with it
-    return request if isinstance(request, dict) else {}
+        json.dumps(request, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InvalidSampleError(f"the request is not JSON: {error}") from None
+    if not isinstance(request, dict):
+        raise InvalidSampleError("the request is not a JSON object")
+    if _is_deeper(request, MAX_DEPTH):
+        raise InvalidSampleError(f"the request is nested deeper than {MAX_DEPTH}")
+    return request
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    level = [each for each in (value,) if isinstance(each, (dict, list))]
+    for _ in range(depth):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+    return bool(level)
+
+
+FETCHED = ("http://", "https://", "data:")
+"""How the address of a picture, sound or video begins. Engines would open others as files of their own."""
 
 
 def refuse_media(scope: Scope, messages: Any) -> None:
-    """Keep pictures and the like from an engine that would leave them out, and answer as if it had seen them.
+    """Keep from an engine the files of its own machine, and what it would leave out and answer as if it had seen it.
 
-    SGLang does so where the model, or its chat template, takes text alone; our launcher of it notes that. vLLM refuses.
+    SGLang opens a path. It leaves pictures out where the model, or its chat template, takes text alone; our launcher of
+    it notes that. vLLM refuses both.
 
     Raises:
         InvalidSampleError: the text names the part.
     """
-    if getattr(getattr(scope.get("app"), "state", None), "shows_media", True) or not isinstance(messages, list):
-        return
-    for place, message in enumerate(messages):
+    shown = getattr(getattr(scope.get("app"), "state", None), "shows_media", True)
+    for place, message in enumerate(messages if isinstance(messages, list) else ()):
         content = message.get("content") if isinstance(message, dict) else None
         for index, part in enumerate(content if isinstance(content, list) else ()):
             kind = part.get("type") if isinstance(part, dict) else None
-            if kind not in ("text", "input_text"):
-                raise InvalidSampleError(
-                    f"messages[{place}].content[{index}] is {kind}, and this model takes text alone"
-                )
+            where = f"messages[{place}].content[{index}]"
+            if not shown and kind not in ("text", "input_text"):
+                raise InvalidSampleError(f"{where} is {kind}, and this model takes text alone")
+            for name, given in part.items() if isinstance(part, dict) else ():
+                address = given.get("url") if isinstance(given, dict) else given
+                if name.endswith("url") and isinstance(address, str) and not address.startswith(FETCHED):
+                    raise InvalidSampleError(
+                        f"{where}.{name} is {address!r:.60}, and a worker takes http(s) and data: addresses alone"
+                    )
 
 
 REQUEST_ID_HEADER = b"x-correlation-id"
@@ -783,6 +832,11 @@ class ScoreMiddleware:
                 await self._serve(scope, receive, send)
             finally:
                 self._in_flight -= 1
+        elif scope["type"] == "http" and scope["method"] == "POST" and path in ROUTED_PATHS:
+            await _read_body(receive, 0)
+            await self._answer(scope, send, error_answer("invalid_sample", f"this worker scores {self._scored_path}"))
+        elif scope["type"] != "http" or path not in ENGINE_PATHS:
+            await _refuse_route(scope, send)
         else:
             if path == SLEEP_PATH and scope.get("method") == "POST":
                 # However recently a score came back, the next prober has to find out anew.
@@ -864,7 +918,7 @@ class ScoreMiddleware:
         A complaint is reworded, and a whole answer says whose it is; a streamed one has no place for that.
         """
         try:
-            request = chat_of(body)
+            request = parse_chat(body)
             refuse_media(scope, request.get("messages"))
             if isinstance(said := request.get("model"), str) and said != (
                 model := await self._chosen_model(scope, said)
@@ -907,7 +961,7 @@ class ScoreMiddleware:
         if complaint is None:
             await _send(send, _engine_fault(answer))
         else:
-            await self._answer(scope, send, await self._refusal(scope, answer, complaint, _countable_chat(body)))
+            await self._answer(scope, send, await self._refusal(scope, answer, complaint, _countable_chat(request)))
 
     async def _ask_for_scores(self, scope: Scope, receive: Receive, model: str, samples: list[Sample]) -> Answer:
         if self._settings.engine != "vllm":
@@ -1227,6 +1281,14 @@ async def _send(send: Send, answer: Answer, *headers: tuple[bytes, bytes]) -> No
     described = [(b"content-type", b"application/json"), (b"content-length", str(len(answer.body)).encode())]
     await send({"type": "http.response.start", "status": answer.status, "headers": [*described, *headers]})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _refuse_route(scope: Scope, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": "there is no such route"})
+        return
+    error = {"code": "not_found", "message": "a worker serves what scoring needs, and nothing else"}
+    await _send_json(send, 404, {"error": error})
 
 
 async def _refuse(scope: Scope, send: Send) -> None:

@@ -11,8 +11,9 @@ standard library and is mounted like that one. It is there only where `spec.engi
   requests are refused (503) at once: a sleeping vLLM would hold them without a word, a sleeping SGLang die of them.
 - **A wake is proved.** A probe is scored before the first sleep and after every wake. SGLang without its weight backup
   wakes with random weights and answers as if nothing had happened; here that wake fails, and nobody gets such a score.
-- **Nothing else is opened.** vLLM serves its sleep routes only together with routes that change or stop the engine, and
-  one that runs any method of its workers. Whatever is not needed for scoring is 404 here, for holders of the key too.
+
+vLLM serves its sleep routes only together with routes that change or stop the engine, and one that runs any method of
+its workers: the score middleware, which is always around this one, hands none of them on.
 
 The state is that of this process: an engine must not have several servers (the API refuses the flags for that).
 Settings come from the environment: see `SleepSettings`.
@@ -38,17 +39,10 @@ log = logging.getLogger("rewardpool.worker")
 
 SLEEP_PATH = "/rewardpool/sleep"
 WAKE_PATH = "/rewardpool/wake"
-HEALTH_PATHS = frozenset({"/health", "/health_generate", "/ping"})
+HEALTH_PATHS = frozenset({"/health", "/health_generate"})
 """Answered here while the engine sleeps: SGLang's own answer takes a generation, which a sleeping one cannot do."""
-WORK_PATHS = frozenset(
-    {"/v1/embeddings", "/v1/chat/completions", "/v1/completions", "/classify", "/pooling", "/generate", "/score"}
-)
+WORK_PATHS = frozenset({"/v1/embeddings", "/v1/chat/completions", "/classify", "/pooling"})
 """What the engine's GPU is needed for."""
-READ_PATHS = frozenset(
-    {"/v1/models", "/tokenize", "/detokenize", "/metrics", "/version", "/get_model_info", "/model_info", "/freeze_gc"}
-)
-"""Answered from memory, asleep as well. SGLang's launcher asks for the last of them once, after the start."""
-PASSED_PATHS = HEALTH_PATHS | WORK_PATHS | READ_PATHS
 
 PROBE_TEXT = "The quick brown fox jumps over the lazy dog."
 """Long enough that other weights give another score."""
@@ -141,8 +135,6 @@ class SleepMiddleware:
         path = scope["path"]
         if path in (SLEEP_PATH, WAKE_PATH):
             await self._turn_over(scope, send)
-        elif scope["type"] != "http" or path not in PASSED_PATHS:
-            await _refuse_route(scope, send)
         elif self._asleep and path in HEALTH_PATHS:
             await _answer(send, 200, {"state": self.state})
         elif self._asleep and path in WORK_PATHS:
@@ -286,13 +278,6 @@ class SleepMiddleware:
 
 def _error(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
-
-
-async def _refuse_route(scope: Scope, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008, "reason": "there is no such route"})
-        return
-    await _answer(send, 404, _error("not_found", "an engine that can sleep serves what scoring needs, nothing else"))
 
 
 async def _answer(send: Send, status: int, content: dict[str, Any]) -> None:

@@ -52,9 +52,14 @@ def head_flags(
     return flags
 
 
-def drop_foreign_variables(environ: MutableMapping[str, str]) -> None:
-    """Remove a key of vLLM's own, which no request has, and the mode for developers where no engine sleeps."""
+def settle_variables(environ: MutableMapping[str, str]) -> None:
+    """Remove a key of vLLM's own, which no request has, and the mode for developers where no engine sleeps.
+
+    Redirects of pictures are followed where the pool's own variables say so.
+    """
     environ.pop("VLLM_API_KEY", None)
+    # A picture's address may lead to one inside the cluster otherwise, past --allowed-media-domains.
+    environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")
     if ENV_SLEEP_MAX_ABS_DIFF not in environ:
         environ.pop("VLLM_SERVER_DEV_MODE", None)
 
@@ -64,7 +69,7 @@ def main(argv: list[str]) -> int:
     from lora_adapters import adapters_or_refuse, vllm_flags
     from writable_home import make_home_writable
 
-    drop_foreign_variables(os.environ)
+    settle_variables(os.environ)
     make_home_writable(os.environ)
     of_head, of_adapters = _flags_of_head(argv), adapters_or_refuse(argv, vllm_flags)
     if of_head is None or of_adapters is None:

@@ -54,7 +54,7 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     argv += ["--disable-uvicorn-access-log"]
     variables = {"PYTHONPATH": python_path(spec, target)}
     if can_sleep(spec, target):
-        # /sleep and /wake_up are served in this mode alone, beside routes that nobody should reach: the sleep
+        # /sleep and /wake_up are served in this mode alone, beside routes that nobody should reach: the score
         # middleware lets none of them through.
         variables |= {"VLLM_SERVER_DEV_MODE": "1", names.ENV_SLEEP_MAX_ABS_DIFF: str(engine.sleep.max_abs_diff)}
     return Launch(argv=(*argv, *engine.args), env=environment(spec, target, **variables))
