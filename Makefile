@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate simulate-client golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-sandbox bench-step client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-sandbox bench-step client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -306,6 +306,9 @@ simulate: setup-dev ## Simulate the operator's control loop with faults on a vir
 
 bench-autoscaler: setup-dev ## Measure how soon the right size is asked for, beside peers' formulas and a real HPA (root, Go)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m autoscaler $(BENCH_ARGS)
+
+simulate-peers: setup-dev ## Simulate RewardPool's policies and other projects' autoscalers on traces (BENCH_ARGS="--trace sync-grpo --policy demand hpa --plot stall.png")
+	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m autoscaler.traces $(BENCH_ARGS)
 
 bench-step: setup-dev setup-server ## Measure a training step with slow rewards under five schedules (35 minutes; BENCH_ARGS="--only one_step_off_minibatch sync --steps 1")
 	@PYTHONPATH=bench $(DEV)/bin/python -m training_step $(BENCH_ARGS)

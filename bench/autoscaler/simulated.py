@@ -6,12 +6,12 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Final
 
 from autoscaler.manifests import LARGEST, STEP, TARGET
+from autoscaler.policies import makers, makers_for
+from autoscaler.step import NothingElse, StepResponse, step_response
 from cluster.progress import Say, timed_lines
 from rewardpool_simulator import builtin
 from rewardpool_simulator.compare import OnProgress, compare
-from rewardpool_simulator.policies import makers, makers_for
 from rewardpool_simulator.run import PolicyMaker
-from rewardpool_simulator.step import NothingElse, StepResponse, step_response
 from rewardpool_simulator.trace import PolicyFigures
 
 POLICIES: Final[Mapping[str, str]] = {
@@ -75,11 +75,11 @@ def summary(found: Sequence[StepResponse]) -> dict[str, float | None]:
 def of_trace(name: str) -> dict[str, Any]:
     """All figures of one trace by policy, with the smallest fleet of fixed size that stalls no more than the first."""
     trace = builtin.load_trace(name)
-    return compare(trace, makers_for(trace), name=name, on_progress=_first_of_each(name, say=timed_lines())).as_json()
+    return compare(trace, makers_for(trace), name=name, on_progress=first_of_each(name, say=timed_lines())).as_json()
 
 
-def _first_of_each(trace: str, *, say: Say) -> OnProgress:
-    """Says it when another run begins."""
+def first_of_each(trace: str, *, say: Say) -> OnProgress:
+    """Return a progress callback that says when another run begins."""
     told = ""
 
     def on_progress(what: str, share: float) -> None:

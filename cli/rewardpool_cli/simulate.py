@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rewardpool_cli import screens
-from rewardpool_cli.errors import CommandError, RefusedError
+from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.files import named, read_pool, read_text
 from rewardpool_cli.options import AsJson
 from rewardpool_simulator import builtin, policies
@@ -21,7 +21,6 @@ from rewardpool_simulator.compare import Comparison, OnProgress, Outcome, compar
 from rewardpool_simulator.run import PolicyMaker
 from rewardpool_simulator.trace import Trace, TraceError, parse_trace
 
-CHART_ENDINGS: Final = (".png", ".svg", ".pdf")
 COLLECT_EVERY: Final = 50_000
 """Objects made and not dropped, from one look for cycles to the next."""
 
@@ -42,9 +41,6 @@ def simulate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of all chance; the same seed gives the same figures.")] = 0,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw stall against cost into this file: .png, .svg or .pdf.")
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what policies would have made of training jobs: how long trainers stall, and what the GPUs cost.
@@ -52,9 +48,8 @@ def simulate(
     Stall is how much later the jobs end than with a warm fleet of the trace's full size. The line `always-on-N` is the
     smallest fleet of fixed size that stalls as little as the first policy.
 
-    Example: rewardpool simulate --trace sync-grpo --policy demand --policy hpa
+    Example: rewardpool simulate --trace sync-grpo --policy demand --policy queue-depth
     """
-    draw = _drawing(plot)
     chosen = [(Path(name).stem, _load(name)) for name in traces or builtin.NAMES]
     own = {} if manifest is None else {policies.MANIFEST: _by_manifest(manifest)}
     with _progress() as on_progress, _few_collections():
@@ -62,7 +57,6 @@ def simulate(
             compare(trace, {**own, **_makers(trace, names)}, name=name, seed=seed, on_progress=on_progress(name))
             for name, trace in chosen
         ]
-    draw(comparisons)
     if as_json:
         by_trace = {comparison.trace: comparison.as_json() for comparison in comparisons}
         typer.echo(json.dumps({"seed": seed, "traces": by_trace}, indent=2))
@@ -111,7 +105,8 @@ def _by_manifest(manifest: Path) -> PolicyMaker:
         raise RefusedError(f"{named(manifest)}: spec.autoscaling is not set, so there is nothing to simulate")
     if scaling.is_external:
         raise RefusedError(
-            f"{named(manifest)}: with spec.autoscaling.policy External somebody else decides; try --policy hpa or keda"
+            f"{named(manifest)}: spec.autoscaling.policy is External, so another autoscaler decides the size; only"
+            " RewardPool's own policies are simulated"
         )
     return policies.by_manifest(scaling)
 
@@ -152,21 +147,3 @@ def _lines(trace: str) -> OnProgress:
             screens.err.print(f"{trace}: {run}", markup=False)
 
     return on_progress
-
-
-def _drawing(path: Path | None) -> Callable[[Sequence[Comparison]], None]:
-    """What draws the chart; whether it can is seen before minutes are spent on what it shall show."""
-    if path is None:
-        return lambda comparisons: None
-    if path.suffix not in CHART_ENDINGS or not path.parent.is_dir():
-        raise RefusedError(f"--plot {path}: give a file in a folder there is, ending in {', '.join(CHART_ENDINGS)}")
-    try:
-        from rewardpool_simulator import chart  # slow to import, and not everybody has it
-    except ModuleNotFoundError as error:
-        raise CommandError(f"{error}; --plot needs `pip install matplotlib`") from None
-
-    def draw(comparisons: Sequence[Comparison]) -> None:
-        chart.draw(comparisons, path)
-        screens.err.print(f"drawn into {path}", markup=False)
-
-    return draw

@@ -1,14 +1,13 @@
 """The policies that a trace can be simulated with, by the names that commands take."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from rewardpool_api.autoscaling import AutoscalingSpec, PolicySpec
-from rewardpool_simulator.ours import Ours, Senses
-from rewardpool_simulator.peers import PEERS, PeerSettings
-from rewardpool_simulator.policy import Policy, View
+from rewardpool_simulator.ours import Ours
+from rewardpool_simulator.policy import View
 from rewardpool_simulator.run import PolicyMaker
 from rewardpool_simulator.trace import PolicyFigures, Trace
 
@@ -31,24 +30,6 @@ class AlwaysOn:
         return self._replicas
 
 
-class Blindfolded:
-    """Another project's policy, which is not asked while metrics are missing."""
-
-    def __init__(self, policy: Policy, senses: Senses, *, name: str) -> None:
-        self.name = name
-        self._policy = policy
-        self._senses = senses
-
-    @property
-    def period_seconds(self) -> float:
-        """That of the policy."""
-        return self._policy.period_seconds
-
-    def decide(self, view: View) -> int:
-        """As the policy says, or as before."""
-        return view.desired if self._senses.is_blind else self._policy.decide(view)
-
-
 def always_on(replicas: int) -> PolicyMaker:
     """A fleet of fixed size."""
     return lambda senses: AlwaysOn(replicas)
@@ -60,15 +41,12 @@ def by_manifest(scaling: AutoscalingSpec) -> PolicyMaker:
 
 
 def makers(figures: PolicyFigures, *, min_replicas: int = 0, max_replicas: int) -> Mapping[str, PolicyMaker]:
-    """All policies, set up alike, ours first."""
+    """All policies, set up alike."""
     ours = {
         "demand": {"type": "Demand", "demand": {"drainSeconds": figures.drain_seconds}},
         "drain-time": {"type": "DrainTime", "drainTime": {"targetSeconds": figures.drain_seconds}},
         "queue-depth": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": figures.target_per_replica}},
     }
-    settings = PeerSettings(
-        target_per_replica=figures.target_per_replica, min_replicas=min_replicas, max_replicas=max_replicas
-    )
     scalings = {
         name: AutoscalingSpec(
             min_replicas=min_replicas,
@@ -78,10 +56,7 @@ def makers(figures: PolicyFigures, *, min_replicas: int = 0, max_replicas: int) 
         )
         for name, policy in ours.items()
     }
-    return MappingProxyType(
-        {name: partial(Ours, name, scaling) for name, scaling in scalings.items()}
-        | {name: _peer(name, make, settings) for name, make in PEERS.items()}
-    )
+    return MappingProxyType({name: partial(Ours, name, scaling) for name, scaling in scalings.items()})
 
 
 def makers_for(trace: Trace) -> Mapping[str, PolicyMaker]:
@@ -89,9 +64,5 @@ def makers_for(trace: Trace) -> Mapping[str, PolicyMaker]:
     return makers(trace.figures, max_replicas=trace.fleet.max_replicas)
 
 
-NAMES: Final = ("demand", "drain-time", "queue-depth", *PEERS)
+NAMES: Final = ("demand", "drain-time", "queue-depth")
 """Of all of these."""
-
-
-def _peer(name: str, make: Callable[[PeerSettings], Policy], settings: PeerSettings) -> PolicyMaker:
-    return lambda senses: Blindfolded(make(settings), senses, name=name)

@@ -118,7 +118,7 @@ class Crowd:
 
 
 PolicyMaker = Callable[[Senses], Policy]
-"""Makes a policy without a past; other projects' take no notice of what ours may see."""
+"""Makes a policy without a past."""
 
 
 def simulate(

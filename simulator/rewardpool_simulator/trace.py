@@ -195,8 +195,7 @@ class Faults(ApiModel):
     losses: list[Loss] = []
     shortages: list[Shortage] = []
     blind: list[Span] = []
-    """Times in which the routers' metrics are missing. Other projects' policies are not asked meanwhile, which is
-    kinder than what some of them do."""
+    """Times in which the routers' metrics are missing."""
 
 
 class Trace(ApiModel):

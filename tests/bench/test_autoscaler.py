@@ -8,9 +8,9 @@ from autoscaler.course import Course, Size
 from autoscaler.manifests import STEP
 from autoscaler.real import Answer, figures_of, is_answered, is_down, is_wanted
 from autoscaler.simulated import measure, summary
+from autoscaler.step import StepResponse
 
 from rewardpool_simulator import builtin
-from rewardpool_simulator.step import StepResponse
 
 AT = 100.0
 """When the step comes."""

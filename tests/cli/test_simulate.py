@@ -43,30 +43,18 @@ def simulate(*arguments):
 
 
 def test_a_line_per_policy_and_one_for_the_fleet_that_is_always_on(trace):
-    lines = simulate("--trace", trace, "--policy", "demand", "--policy", "hpa").splitlines()
+    lines = simulate("--trace", trace, "--policy", "demand", "--policy", "queue-depth").splitlines()
     title, *rows, last = [line.split()[0] for line in lines if line.strip()]
-    assert (title, rows) == ("mine", ["policy", "demand", "hpa"])
+    assert (title, rows) == ("mine", ["policy", "demand", "queue-depth"])
     assert last.startswith("always-on-")
 
 
 def test_json_has_seconds_and_changes_by_trace_and_policy(trace):
-    figures = json.loads(simulate("--trace", trace, "--policy", "keda", "--json"))["traces"]["mine"]["keda"]
+    figures = json.loads(simulate("--trace", trace, "--policy", "drain-time", "--json"))["traces"]["mine"]["drain-time"]
     assert figures["finished"] is True
     assert figures["stall_seconds"] > 0
     assert figures["gpu_seconds"] > 0
     assert figures["changes"] >= 2
-
-
-def test_a_chart_is_drawn(trace, tmp_path):
-    chart = tmp_path / "chart.png"
-    simulate("--trace", trace, "--policy", "demand", "--plot", str(chart))
-    assert chart.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("chart", ["chart.bmp", "nowhere/chart.png"])
-def test_a_chart_that_cannot_be_drawn_is_refused_before_anything_is_simulated(trace, tmp_path, chart):
-    with pytest.raises(RefusedError, match=r"\.png"):
-        simulate("--trace", trace, "--plot", str(tmp_path / chart))
 
 
 def test_a_pool_s_manifest_is_a_policy(trace, tmp_path):
@@ -74,8 +62,8 @@ def test_a_pool_s_manifest_is_a_policy(trace, tmp_path):
     manifest.write_text(
         MANIFEST + "  autoscaling: {maxReplicas: 4, policy: {type: QueueDepth, queueDepth: {targetPerReplica: 8}}}\n"
     )
-    told = json.loads(simulate("--trace", trace, "--policy", "hpa", "--manifest", str(manifest), "--json"))
-    assert {"manifest", "hpa"} < told["traces"]["mine"].keys()
+    told = json.loads(simulate("--trace", trace, "--policy", "queue-depth", "--manifest", str(manifest), "--json"))
+    assert {"manifest", "queue-depth"} < told["traces"]["mine"].keys()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +78,7 @@ def test_a_manifest_by_which_nothing_is_decided_is_refused(trace, tmp_path, scal
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"), [(["--trace", "nowhere"], "sync-grpo"), (["--policy", "magic"], "hpa")]
+    ("arguments", "words"), [(["--trace", "nowhere"], "sync-grpo"), (["--policy", "hpa"], "queue-depth")]
 )
 def test_unknown_names_are_refused_with_those_there_are(arguments, words):
     with pytest.raises(RefusedError, match=words):

@@ -93,11 +93,6 @@ def test_a_killed_job_s_fleet_goes_although_nobody_says_so():
     assert done.sights[-1].desired == 0
 
 
-def test_blind_peers_hold_the_size():
-    blind = {"blind": [{"fromSeconds": 0, "untilSeconds": 90_000}]}
-    assert run("kubeai", trace(faults=blind)).changes == 0
-
-
 def test_a_manifest_s_own_autoscaling_can_be_simulated():
     scaling = makers_for(trace())["queue-depth"].args[1]  # type: ignore[attr-defined]  # a partial
     done = simulate(trace(), by_manifest(scaling))
@@ -114,8 +109,8 @@ def test_recorded_requests_come_when_they_came():
 
 def test_stall_is_told_beside_the_smallest_fleet_that_stalls_as_little():
     makers = makers_for(trace())
-    found = compare(trace(), {name: makers[name] for name in ("demand", "hpa")}, name="small")
-    assert list(found.outcomes) == ["demand", "hpa"]
+    found = compare(trace(), {name: makers[name] for name in ("demand", "queue-depth")}, name="small")
+    assert list(found.outcomes) == ["demand", "queue-depth"]
     assert found.always_on.stall_seconds <= found.outcomes["demand"].stall_seconds + 1
     assert found.share("demand") == found.outcomes["demand"].run.gpu_seconds / found.always_on.run.gpu_seconds
     size = int(found.always_on.run.policy.removeprefix("always-on-"))

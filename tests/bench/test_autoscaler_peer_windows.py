@@ -1,10 +1,9 @@
 """What peers remember, against the plain definitions."""
 
 import pytest
+from autoscaler.peers.windows import Extreme, Samples, Seconds
 from hypothesis import given
 from hypothesis import strategies as st
-
-from rewardpool_simulator.peers.windows import Extreme, Samples, Seconds
 
 VALUES = st.lists(st.integers(-50, 50), min_size=1, max_size=60)
 

@@ -3,14 +3,13 @@
 from itertools import pairwise
 
 import pytest
+from autoscaler.peers import PeerSettings
+from autoscaler.peers.aibrix import AibrixApa, AibrixKpa
+from autoscaler.peers.hpa import Hpa
+from autoscaler.peers.keda import Keda
+from autoscaler.peers.knative import KnativeKpa, Scaler
+from autoscaler.peers.kubeai import KubeAi
 from support.stand_in_fleet import a_view, changes
-
-from rewardpool_simulator.peers import PeerSettings
-from rewardpool_simulator.peers.aibrix import AibrixApa, AibrixKpa
-from rewardpool_simulator.peers.hpa import Hpa
-from rewardpool_simulator.peers.keda import Keda
-from rewardpool_simulator.peers.knative import KnativeKpa, Scaler
-from rewardpool_simulator.peers.kubeai import KubeAi
 
 TARGET = 4
 

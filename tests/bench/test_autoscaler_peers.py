@@ -5,16 +5,15 @@ Tables of docs/peers.md: "computed" is one replica at first, 64 at most, load fr
 """
 
 import pytest
+from autoscaler.peers import PEERS, PeerSettings
+from autoscaler.peers.aibrix import AibrixApa, AibrixKpa
+from autoscaler.peers.hpa import Hpa
+from autoscaler.peers.keda import Keda
+from autoscaler.peers.knative import KnativeKpa
+from autoscaler.peers.kubeai import KubeAi
 from hypothesis import given
 from hypothesis import strategies as st
 from support.stand_in_fleet import changes
-
-from rewardpool_simulator.peers import PEERS, PeerSettings
-from rewardpool_simulator.peers.aibrix import AibrixApa, AibrixKpa
-from rewardpool_simulator.peers.hpa import Hpa
-from rewardpool_simulator.peers.keda import Keda
-from rewardpool_simulator.peers.knative import KnativeKpa
-from rewardpool_simulator.peers.kubeai import KubeAi
 
 TARGET = 4
 

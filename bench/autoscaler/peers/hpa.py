@@ -23,8 +23,8 @@ errors of the metric (they hold the size).
 import math
 from typing import Final
 
-from rewardpool_simulator.peers.settings import PeerSettings
-from rewardpool_simulator.peers.windows import Extreme
+from autoscaler.peers.settings import PeerSettings
+from autoscaler.peers.windows import Extreme
 from rewardpool_simulator.policy import View
 
 SYNC_SECONDS: Final = 15.0

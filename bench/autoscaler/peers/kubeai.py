@@ -24,7 +24,7 @@ import math
 from collections import deque
 from typing import Final
 
-from rewardpool_simulator.peers.settings import PeerSettings
+from autoscaler.peers.settings import PeerSettings
 from rewardpool_simulator.policy import View
 
 INTERVAL_SECONDS: Final = 10

@@ -35,8 +35,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import Final
 
-from rewardpool_simulator.peers.settings import PeerSettings
-from rewardpool_simulator.peers.windows import Extreme, Samples
+from autoscaler.peers.settings import PeerSettings
+from autoscaler.peers.windows import Extreme, Samples
 from rewardpool_simulator.policy import View
 
 RESYNC_SECONDS: Final = 10.0

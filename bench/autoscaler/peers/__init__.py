@@ -1,7 +1,7 @@
 """Other projects' autoscalers, as policies of the simulator.
 
 One module per project, written from the behaviour of its published source at the version it names, with its defaults,
-and checked against its own published cases and against measurements of the real one (tests/simulator).
+and checked against its own published cases and against measurements of the real one (tests/bench).
 What a project ships is simulated, its defects too.
 
 All are given the same target per replica and the same bounds (`settings.py`); `windows.py` is what they remember.
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from rewardpool_simulator.peers.aibrix import AibrixApa, AibrixKpa
-from rewardpool_simulator.peers.hpa import Hpa
-from rewardpool_simulator.peers.keda import Keda
-from rewardpool_simulator.peers.knative import KnativeKpa
-from rewardpool_simulator.peers.kubeai import KubeAi
-from rewardpool_simulator.peers.settings import PeerSettings
+from autoscaler.peers.aibrix import AibrixApa, AibrixKpa
+from autoscaler.peers.hpa import Hpa
+from autoscaler.peers.keda import Keda
+from autoscaler.peers.knative import KnativeKpa
+from autoscaler.peers.kubeai import KubeAi
+from autoscaler.peers.settings import PeerSettings
 from rewardpool_simulator.policy import Policy
 
 __all__ = ["PEERS", "PeerSettings"]

@@ -1,9 +1,9 @@
 """The step from one to eight times the load, beside the computed table of docs/peers.md."""
 
 import pytest
+from autoscaler.policies import makers
+from autoscaler.step import MAX_REPLICAS, TARGET, StepResponse, step_response
 
-from rewardpool_simulator.policies import makers
-from rewardpool_simulator.step import MAX_REPLICAS, TARGET, StepResponse, step_response
 from rewardpool_simulator.trace import PolicyFigures
 
 MAKERS = makers(PolicyFigures(target_per_replica=TARGET), min_replicas=1, max_replicas=MAX_REPLICAS)

@@ -17,9 +17,9 @@ Left out: triggers that fail (skipped, so they can look inactive), `fallback`, `
 
 from typing import Final
 
-from rewardpool_simulator.peers.hpa import SYNC_SECONDS, Hpa
-from rewardpool_simulator.peers.settings import PeerSettings
-from rewardpool_simulator.peers.windows import SLACK_SECONDS
+from autoscaler.peers.hpa import SYNC_SECONDS, Hpa
+from autoscaler.peers.settings import PeerSettings
+from autoscaler.peers.windows import SLACK_SECONDS
 from rewardpool_simulator.policy import View
 
 POLLING_SECONDS: Final = 30.0

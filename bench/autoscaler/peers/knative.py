@@ -28,8 +28,8 @@ Left out: a second's mean concurrency (the simulation gives the number at that s
 import math
 from typing import Final
 
-from rewardpool_simulator.peers.settings import PeerSettings
-from rewardpool_simulator.peers.windows import SLACK_SECONDS, Seconds
+from autoscaler.peers.settings import PeerSettings
+from autoscaler.peers.windows import SLACK_SECONDS, Seconds
 from rewardpool_simulator.policy import View
 
 TICK_SECONDS: Final = 2

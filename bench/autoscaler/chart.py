@@ -8,8 +8,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from autoscaler.peers import PEERS
 from rewardpool_simulator.compare import Comparison, Outcome
-from rewardpool_simulator.peers import PEERS
 
 COLUMNS: Final = 3
 OURS: Final = "#0b6e4f"

@@ -1,0 +1,50 @@
+"""The policies that are compared: RewardPool's own and, set up alike, those of other projects (`peers/`)."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from autoscaler.peers import PEERS, PeerSettings
+from rewardpool_simulator import policies
+from rewardpool_simulator.ours import Senses
+from rewardpool_simulator.policy import Policy, View
+from rewardpool_simulator.run import PolicyMaker
+from rewardpool_simulator.trace import PolicyFigures, Trace
+
+NAMES: Final = (*policies.NAMES, *PEERS)
+
+
+class MetricsOutage:
+    """Another project's policy, which keeps the size while the routers' metrics are missing."""
+
+    def __init__(self, policy: Policy, senses: Senses, *, name: str) -> None:
+        self.name = name
+        self._policy = policy
+        self._senses = senses
+
+    @property
+    def period_seconds(self) -> float:
+        """The policy's own period."""
+        return self._policy.period_seconds
+
+    def decide(self, view: View) -> int:
+        """Return what the policy wants, or the present size without asking it."""
+        return view.desired if self._senses.is_blind else self._policy.decide(view)
+
+
+def makers(figures: PolicyFigures, *, min_replicas: int = 0, max_replicas: int) -> Mapping[str, PolicyMaker]:
+    """Return all policies by name, RewardPool's own first."""
+    settings = PeerSettings(
+        target_per_replica=figures.target_per_replica, min_replicas=min_replicas, max_replicas=max_replicas
+    )
+    own = policies.makers(figures, min_replicas=min_replicas, max_replicas=max_replicas)
+    return MappingProxyType({**own, **{name: _peer(name, make, settings) for name, make in PEERS.items()}})
+
+
+def makers_for(trace: Trace) -> Mapping[str, PolicyMaker]:
+    """Return all policies by name, set up by the trace's own figures."""
+    return makers(trace.figures, max_replicas=trace.fleet.max_replicas)
+
+
+def _peer(name: str, make: Callable[[PeerSettings], Policy], settings: PeerSettings) -> PolicyMaker:
+    return lambda senses: MetricsOutage(make(settings), senses, name=name)
