@@ -8,7 +8,7 @@ is kept stays with it, so a new replica would get nothing. So none is kept for l
 what is opened in its place may go to any router.
 
 aiohttp spends more on one of these requests than router and worker do, and most of that on the garbage collector: it
-makes some 90 objects for each request in flight (docs/benchmarks.md has the figures of the transports that were
+makes some 90 objects for each request in flight (docs/results/client.md has the figures of the transports that were
 compared). Here a request in flight is one object, its `Exchange`, which is called when the answer is there; a task is
 made only where a connection must be. The parser is httptools', the one of uvicorn.
 
