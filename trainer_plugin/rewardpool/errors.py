@@ -29,7 +29,7 @@ FailureKind = Literal[
     "other_revision",
     "no_answer",
 ]
-"""What failed, finer than the fault; the words of reports, metrics and logs. docs/failure-model.md has them all."""
+"""What failed, finer than the fault; the words of reports, metrics and logs. docs/reliability.md has them all."""
 
 MOST_NAMED = 20
 """Responses whose index is written out in a message."""

@@ -1,4 +1,4 @@
-"""The table of docs/reliability.md: every test it names exists, and every fault of `faults` is in it."""
+"""The tables of docs/results/faults.md: every test it names exists, and every fault of `faults` is in it."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ from control_loop.__main__ import PLAYS
 from faults.play import FAULTS, Fault
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = (REPOSITORY / "docs" / "reliability.md").read_text()
+PAGE = (REPOSITORY / "docs" / "results" / "faults.md").read_text()
 NAMED = re.findall(r"`((?:bench|tests|e2e)/[\w/]+\.py)::(\w+)`", PAGE)
 
 
