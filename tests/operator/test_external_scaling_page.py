@@ -1,4 +1,4 @@
-"""The manifests of docs/external-scaling.md are what the tests run, and what the API takes."""
+"""The manifests of docs/autoscaling.md are what the tests run, and what the API takes."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from support.external_scaling import hpa
 
 from rewardpool_api import RewardPool, names
 
-PAGE = (Path(__file__).parents[2] / "docs" / "external-scaling.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
 BLOCKS: list[dict[str, Any]] = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 MANIFESTS = {block["kind"]: block for block in BLOCKS if "kind" in block}
 

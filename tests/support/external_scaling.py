@@ -1,4 +1,4 @@
-"""A HorizontalPodAutoscaler on a pool's scale subresource, as docs/external-scaling.md has it."""
+"""A HorizontalPodAutoscaler on a pool's scale subresource, as docs/autoscaling.md has it."""
 
 from typing import Any
 
