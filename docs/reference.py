@@ -128,9 +128,77 @@ def _messages(schema: Mapping[str, Any], *, below: bool = True) -> Iterator[str]
 # The command line: what typer says.
 
 
+CLI_HEAD = """\
+`rewardpool` works on pools of this machine and on pools of a cluster. `kubectl rewardpool …` is the same program, and
+searches the cluster only.
+
+Results go to standard output; progress and errors go to standard error. `--json` outputs JSON. `-f -` is standard
+input; of a manifest with several documents the one RewardPool counts.
+
+| exit code | means |
+| --- | --- |
+| 0 | done |
+| 1 | it was tried and failed; the pool was not found |
+| 2 | it was refused, and nothing was started or changed |
+| 130, 143 | interrupted by Ctrl-C or SIGTERM; `up`, `page`, `gateway` and `operator run` then finish and end with 0 |
+
+## Which pool
+
+A pool is `NAME` or `NAMESPACE/NAME`. The first of these that applies says where it is:
+
+1. `--local` or `--cluster`;
+2. `--context NAME`, or the program being called by kubectl: the cluster;
+3. this machine, when a pool of that name was started here (without a name: when any pool was);
+4. the cluster of `$KUBECONFIG`, of the pod it runs in, or of `~/.kube/config`, if there is one;
+5. this machine.
+
+The namespace is that of the name, else `-n`, else that of the kubeconfig's context or of the pod, else `default`.
+
+Only this machine has `up`, `down` and `delete`; only a cluster has `rollback` and `rotate-key`.
+
+## Rights
+
+Kubernetes' own roles are enough: `view` for `status`, `top`, `explain` and `logs`, `edit` for the rest; the chart adds
+RewardPools to both. Without the right to see pods, you see what the pool's conditions say. Samples per second in `top`
+need the right to `get` `pods/proxy`, and a network policy that lets the API server reach the routers; `?` is what
+cannot be measured.
+
+## Notes on some commands
+
+- `doctor`: run it first, and when nothing starts. It changes nothing. Exit code 1 means that something needed is
+  missing or failed; what is needed depends on [where pools are](#which-pool). With `--json` each line has `place`, `name`,
+  `state` (`ok`, `warning`, `missing`, `failed`), `found`, `remedy` and `essential`.
+- `explain`: what keeps the rest from happening comes first. `✗` is a problem, `…` only takes time, `·` is for
+  information. Indented lines quote Kubernetes, the engine or the operator. With `--json` every explanation has `cause`,
+  `kind`, `what`, `said` and `next`; the causes are in `cli/rewardpool_cli/explain/evidence.py`.
+- `init`: reads a model's `config.json` and downloads no weights. A hub's model needs the extra `[download]`;
+  `HF_TOKEN`, `HF_ENDPOINT` and the hub's cache apply. It overwrites no file. It refuses, with exit code 2, a model that
+  no engine can serve; one that only its own code can score, until you have read that code and give `--trust-remote-code`; and one
+  with several labels, until `--weights` says how they make one score. A hub that does not answer ends it with 1.
+- `logs`: shows at most 32 containers at a time; `-f` adds those that start later. `--since` and `--previous` are for
+  clusters.
+- `rollback`: goes to the stable revision or, where that one serves, to the one before it; `--to-revision` names another
+  that is kept. It patches the spec only if nobody changed the pool in the meantime. Change the manifest in your
+  repository too, or the next apply brings the failed revision back ([rollouts](rollouts.md)).
+- `scale`, `restart`, `rollback` and `rotate-key` show their progress until it is done; `--no-wait` returns at once.
+
+## Completion
+
+Install it once; every new shell has it. It completes commands, options, their values and the names of this machine's
+pools, not those of a cluster's. The tests load it into a real bash, not into zsh or fish.
+
+| shell | |
+| --- | --- |
+| bash, zsh, fish | `rewardpool --install-completion` adds a line to the shell's start-up file |
+| bash, by hand | `source <(_REWARDPOOL_COMPLETE=source_bash rewardpool)` in `~/.bashrc` |
+| zsh, by hand | `_REWARDPOOL_COMPLETE=source_zsh rewardpool > "${fpath[1]}/_rewardpool"` |
+| fish, by hand | `_REWARDPOOL_COMPLETE=source_fish rewardpool > ~/.config/fish/completions/rewardpool.fish` |
+"""
+
+
 def cli_page() -> str:
     """Every command with its options."""
-    parts = ["# Commands and their options\n", MADE, "[The command line](cli.md) says which command is for what."]
+    parts = ["# Command line\n", MADE, CLI_HEAD.rstrip()]
     root: Any = typer.main.get_command(app)
     for name, command in root.commands.items():
         parts += _command(f"rewardpool {name}", getattr(command, "real", command))
