@@ -166,15 +166,16 @@ cannot be measured.
 ## Notes on some commands
 
 - `doctor`: run it first, and when nothing starts. It changes nothing. Exit code 1 means that something needed is
-  missing or failed; what is needed depends on [where pools are](#which-pool). With `--json` each line has `place`, `name`,
-  `state` (`ok`, `warning`, `missing`, `failed`), `found`, `remedy` and `essential`.
+  missing or failed; what is needed depends on [where pools are](#which-pool). With `--json` each line has
+  `place`, `name`, `state` (`ok`, `warning`, `missing`, `failed`), `found`, `remedy` and `essential`.
 - `explain`: what keeps the rest from happening comes first. `✗` is a problem, `…` only takes time, `·` is for
   information. Indented lines quote Kubernetes, the engine or the operator. With `--json` every explanation has `cause`,
   `kind`, `what`, `said` and `next`; the causes are in `cli/rewardpool_cli/explain/evidence.py`.
 - `init`: reads a model's `config.json` and downloads no weights. A hub's model needs the extra `[download]`;
   `HF_TOKEN`, `HF_ENDPOINT` and the hub's cache apply. It overwrites no file. It refuses, with exit code 2, a model that
-  no engine can serve; one that only its own code can score, until you have read that code and give `--trust-remote-code`; and one
-  with several labels, until `--weights` says how they make one score. A hub that does not answer ends it with 1.
+  no engine can serve; one that only its own code can score, until you have read that code and give
+  `--trust-remote-code`; and one with several labels, until `--weights` says how they make one score. A hub that does
+  not answer ends it with 1.
 - `logs`: shows at most 32 containers at a time; `-f` adds those that start later. `--since` and `--previous` are for
   clusters.
 - `rollback`: goes to the stable revision or, where that one serves, to the one before it; `--to-revision` names another
