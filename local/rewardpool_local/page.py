@@ -25,6 +25,7 @@ from rewardpool_page.access import TokenFile, Viewer
 from rewardpool_page.log_text import shown
 from rewardpool_page.server import page_app
 from rewardpool_page.source import MAX_LOG_BYTES, Counts, LogNotFoundError, Seen, Worker
+from rewardpool_runtime.http_server import Runner
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ async def serve(environ: Mapping[str, str], *, port: int, ready: Callable[[str],
     with folder.serving(address):
         async with LocalSource.open(environ) as source:
             app = page_app(source, TokenFile(folder.token_file))
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+            runner = Runner(app, shutdown_timeout=SHUTDOWN_SECONDS)
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stopped.set)
             try:

@@ -44,12 +44,14 @@ from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_operator.logs import LogFormat
 from rewardpool_operator.metrics import METRICS
 from rewardpool_page.server import page_app
+from rewardpool_runtime.http_server import Runner
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_BACKOFF_SECONDS: Final = 15.0
 """Between two attempts of kopf to read the list of APIs."""
+LOOPBACK_ADDRESSES: Final = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 HTTP_SHUTDOWN_SECONDS: Final = 2.0
 """For requests that are being answered when the operator ends."""
 GC_THRESHOLDS: Final = (20_000, 20, 20)
@@ -220,21 +222,36 @@ async def _run(operator: Manager, leadership: Leadership | None) -> None:
 
 
 async def _serve_http(operator: Manager, settings: Settings, stack: AsyncExitStack) -> None:
-    async def healthz(_: web.Request) -> web.Response:
-        health = operator.health()
-        return web.json_response(health, status=200 if health["ok"] else 503)
-
-    pages = (("/healthz", healthz, settings.health_port), ("/metrics", METRICS.exposition, settings.metrics_port))
-    for path, handler, port in pages:
+    pages = ((health_app(operator.health), settings.health_port), (figures_app(), settings.metrics_port))
+    for application, port in pages:
         if port is not None:
-            application = web.Application()
-            application.router.add_get(path, handler)
             await _listen(application, port, stack)
+
+
+def health_app(health: Callable[[], Mapping[str, Any]]) -> web.Application:
+    """Serves /healthz; what names pools and namespaces is for the pod's own loopback alone, as a forwarded port is."""
+
+    async def healthz(request: web.Request) -> web.Response:
+        said = health()
+        if request.remote not in LOOPBACK_ADDRESSES:
+            said = {name: len(value) if isinstance(value, Mapping) else value for name, value in said.items()}
+        return web.json_response(said, status=200 if said["ok"] else 503)
+
+    application = web.Application()
+    application.router.add_get("/healthz", healthz)
+    return application
+
+
+def figures_app() -> web.Application:
+    """Serves /metrics."""
+    application = web.Application()
+    application.router.add_get("/metrics", METRICS.exposition)
+    return application
 
 
 async def _listen(application: web.Application, port: int, stack: AsyncExitStack) -> None:
     """Serve it at this port of all addresses, until the stack ends."""
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=HTTP_SHUTDOWN_SECONDS)
+    runner = Runner(application, shutdown_timeout=HTTP_SHUTDOWN_SECONDS)
     stack.push_async_callback(runner.cleanup)
     await runner.setup()
     try:

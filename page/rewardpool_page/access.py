@@ -6,21 +6,24 @@ sessions are the same: random, in memory, bounded, and ended after a day. Whoeve
 
 import hmac
 import secrets
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 
-MAX_SESSIONS: Final = 64
+from rewardpool_runtime.http_server import LOOPBACK
+
+MAX_SESSIONS: Final = 1024
+MAX_SESSIONS_OF_ONE: Final = 8
+"""User; more end that user's own."""
 SESSION_SECONDS: Final = 24 * 3600.0
 MAX_FAILURES: Final = 10
 """Sign-ins that may fail from one address within `FAILURE_SECONDS`."""
 FAILURE_SECONDS: Final = 60.0
 MAX_ADDRESSES: Final = 1024
 """Whose failures are remembered."""
-LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class Viewer(Protocol):
@@ -28,6 +31,10 @@ class Viewer(Protocol):
 
     Each question raises OSError where whoever knows the answer is away.
     """
+
+    @property
+    def user(self) -> str:
+        """Who it is: what somebody may have open is counted by it."""
 
     async def is_valid(self) -> bool:
         """Whether the token that began the session still counts."""
@@ -58,6 +65,8 @@ class Access(Protocol):
 class Everything:
     """May see all pools, as the user whose machine it is."""
 
+    user = "the machine's"
+
     async def is_valid(self) -> bool:
         """The token lasts as long as its file."""
         return True
@@ -74,7 +83,6 @@ class Everything:
 class TokenFile:
     """Whoever can read this file may see everything. Only by loopback, and by its names: see `hosts`."""
 
-    # A page of somebody else's whose name was made to lead here (DNS rebinding) asks by its own name.
     hosts: frozenset[str] | None = LOOPBACK
     hint = "Type `rewardpool page` on the machine whose pools these are, and open the address that it prints."
 
@@ -95,7 +103,7 @@ class _Session:
 
 
 class Sessions:
-    """Those who are signed in; of too many, the oldest ends."""
+    """Those who are signed in; of too many, the oldest ends of the user who has most."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -104,17 +112,25 @@ class Sessions:
     def begin(self, viewer: Viewer) -> str:
         """A new session's secret."""
         secret = secrets.token_urlsafe(32)
-        self._sessions = [*self._living(), _Session(secret, viewer, self._clock() + SESSION_SECONDS)][-MAX_SESSIONS:]
+        self._sessions = [*self._living(), _Session(secret, viewer, self._clock() + SESSION_SECONDS)]
+        held = Counter(one.viewer.user for one in self._sessions)
+        if held[viewer.user] > MAX_SESSIONS_OF_ONE:
+            self._end_oldest_of(viewer.user)
+        elif len(self._sessions) > MAX_SESSIONS:
+            self._end_oldest_of(held.most_common(1)[0][0])
         return secret
+
+    def _end_oldest_of(self, user: str) -> None:
+        self._sessions.remove(next(one for one in self._sessions if one.viewer.user == user))
 
     def find(self, secret: str) -> Viewer | None:
         """Whose session this is; None when there is none, or it ended."""
-        given = secret.encode()
+        given = secret.encode(errors="surrogateescape")  # of a header, which has bytes
         return next((one.viewer for one in self._living() if hmac.compare_digest(one.secret.encode(), given)), None)
 
     def end(self, secret: str) -> None:
         """There is no such session any more."""
-        given = secret.encode()
+        given = secret.encode(errors="surrogateescape")  # of a header, which has bytes
         self._sessions = [one for one in self._living() if not hmac.compare_digest(one.secret.encode(), given)]
 
     def _living(self) -> list[_Session]:

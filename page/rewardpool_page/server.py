@@ -21,18 +21,21 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from rewardpool_page.access import LOOPBACK, SESSION_SECONDS, Access, Failures, Sessions, Viewer
+from rewardpool_page.access import SESSION_SECONDS, Access, Failures, Sessions, Viewer
 from rewardpool_page.history import History
 from rewardpool_page.snapshots import SNAPSHOT_SECONDS, Snapshot, Snapshots
 from rewardpool_page.source import LogNotFoundError, Source
+from rewardpool_runtime.http_server import LOOPBACK, host_name, is_of_another_page, read_body
 
 log = logging.getLogger(__name__)
 
 COOKIE: Final = "rewardpool-session"
-MAX_STREAMS: Final = 32
+MAX_STREAMS: Final = 128
 """Watchers at a time."""
+MAX_STREAMS_OF_ONE: Final = 8
+"""User."""
 MAX_READERS: Final = 4
-"""Logs read, and tokens judged, at a time."""
+"""Logs read at a time, and as many tokens judged."""
 MAX_BODY: Final = 16 << 10
 """Bytes; a token of a cluster has one or two thousand."""
 SILENT_SECONDS: Final = 15.0
@@ -70,8 +73,10 @@ class _Server:
         self._sessions = Sessions()
         self._failures = Failures()
         self._snapshots = snapshots
-        self._streams: set[asyncio.Task[Any]] = set()
+        self._streams: dict[asyncio.Task[Any], str] = {}
+        """And whose they are."""
         self._readers = asyncio.Semaphore(MAX_READERS)
+        self._judges = asyncio.Semaphore(MAX_READERS)
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard], client_max_size=MAX_BODY)
@@ -91,11 +96,9 @@ class _Server:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse other names than the page's own, and requests that another site's page makes."""
-        hosts = self._access.hosts
-        if hosts is not None and _host_name(request.host) not in hosts:
-            raise web.HTTPForbidden(text=f"this page is not served as {request.host!r:.80}\n")
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and request.path != "/":
-            raise web.HTTPForbidden(text="this page answers no other site's pages\n")
+        refusal = is_of_another_page(request, self._access.hosts, linked=request.path == "/")
+        if refusal is not None:
+            raise web.HTTPForbidden(text=f"{refusal}\n")
         try:
             return await handler(request)
         except OSError as error:
@@ -104,11 +107,11 @@ class _Server:
 
     async def _sign_in(self, request: web.Request) -> web.Response:
         try:
-            body = await request.json()
-        except ValueError:
+            body = json.loads(await read_body(request))
+        except (ValueError, RecursionError):
             raise web.HTTPBadRequest(text="the body is not JSON\n") from None
         token = body.get("token") if isinstance(body, dict) else None
-        if not isinstance(token, str) or request.content_type != "application/json":
+        if not isinstance(token, str) or not token.isascii() or request.content_type != "application/json":
             raise web.HTTPBadRequest(text='post {"token": "…"} as application/json\n')
         viewer = await self._judged(request, token.strip())
         if viewer is None:
@@ -131,11 +134,11 @@ class _Server:
             HTTPForbidden: it came over a network that anybody can listen to.
             HTTPTooManyRequests: too many were wrong.
         """
-        if not _is_https(request) and _host_name(request.host) not in LOOPBACK:
+        if not _is_https(request) and host_name(request.host) not in LOOPBACK:
             answer = {"error": "a token is taken over HTTPS or a forwarded port only", "hint": self._access.hint}
             raise web.HTTPForbidden(text=json.dumps(answer), content_type="application/json")
         address = request.remote or ""
-        async with self._readers:
+        async with self._judges:
             wait = math.ceil(self._failures.seconds_to_wait(address))
             if wait:
                 answer = {"error": f"too many tokens were wrong; try again in {wait} s", "hint": self._access.hint}
@@ -160,17 +163,19 @@ class _Server:
         return web.json_response({**shown["pools"], "history": shown["history"], "at": snapshot.at})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        await self._viewer(request)
+        user = (await self._viewer(request)).user
         if len(self._streams) >= MAX_STREAMS:
             raise web.HTTPServiceUnavailable(text=f"{MAX_STREAMS} browsers watch already\n")
+        if list(self._streams.values()).count(user) >= MAX_STREAMS_OF_ONE:
+            raise web.HTTPTooManyRequests(text=f"{MAX_STREAMS_OF_ONE} of your browsers watch already\n")
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("aiohttp handles every request in a task")
-        self._streams.add(task)
+        self._streams[task] = user
         try:
             return await self._stream(request)
         finally:
-            self._streams.discard(task)
+            del self._streams[task]
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
@@ -272,12 +277,6 @@ async def _seen_by(viewer: Viewer, snapshot: Snapshot) -> frozenset[str]:
 def _is_https(request: web.Request) -> bool:
     """Whether the browser speaks HTTPS, to this server or to the proxy before it."""
     return request.headers.get("X-Forwarded-Proto", request.scheme) == "https"
-
-
-def _host_name(host: str) -> str:
-    """Of a Host header, without the port."""
-    name, _, port = host.rpartition(":")
-    return (name if port.isdecimal() and name else host).lower()
 
 
 def _static(body: bytes, content_type: str) -> Handler:

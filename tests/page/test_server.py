@@ -11,11 +11,11 @@ from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 from support.scripted_pools import ScriptedSource
 
-from rewardpool_page import server
+from rewardpool_page import access, server
 from rewardpool_page.access import (
     FAILURE_SECONDS,
     MAX_FAILURES,
-    MAX_SESSIONS,
+    MAX_SESSIONS_OF_ONE,
     SESSION_SECONDS,
     Everything,
     Failures,
@@ -50,6 +50,8 @@ class CountingSource(ScriptedSource):
 
 class OneNamespace:
     """Somebody who may see only this, without its workers."""
+
+    user = "eve"
 
     def __init__(self, namespace: str = "eval", *, lasts: list[bool] | None = None) -> None:
         self._namespace = namespace
@@ -274,6 +276,14 @@ async def test_one_watcher_too_many_is_refused(client: Client, monkeypatch: pyte
         assert (await client.get("/api/events")).status == 503
 
 
+async def test_one_user_leaves_room_for_other_watchers(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_STREAMS_OF_ONE", 1)
+    await sign_in(client)
+    async with client.get("/api/events") as first:
+        assert first.status == 200
+        assert (await client.get("/api/events")).status == 429
+
+
 async def test_a_log_is_text(client: Client) -> None:
     await sign_in(client)
     answer = await client.get("/api/logs?pool=rl/helpfulness&name=worker-1")
@@ -316,7 +326,12 @@ def test_a_session_ends_after_a_day() -> None:
     assert sessions.find(secret) is None
 
 
-def test_of_too_many_sessions_the_oldest_ends() -> None:
+def test_of_too_many_sessions_a_user_ends_the_oldest_of_its_own_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = Sessions()
-    begun = [sessions.begin(Everything()) for _ in range(MAX_SESSIONS + 1)]
+    others = sessions.begin(Everything())
+    begun = [sessions.begin(OneNamespace()) for _ in range(MAX_SESSIONS_OF_ONE + 1)]
     assert [sessions.find(secret) is not None for secret in (begun[0], begun[1], begun[-1])] == [False, True, True]
+    assert sessions.find(others) is not None
+    monkeypatch.setattr(access, "MAX_SESSIONS", MAX_SESSIONS_OF_ONE + 1)
+    latest = sessions.begin(Everything())
+    assert [sessions.find(secret) is not None for secret in (others, begun[1], latest)] == [True, False, True]

@@ -1,5 +1,7 @@
 """The gateway's protocols, key, bounds and failures, over HTTP, with a reward function in place of a pool."""
 
+import asyncio
+import os
 import stat
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
@@ -217,6 +219,22 @@ def test_an_address_is_a_host_and_a_port() -> None:
     for wrong in ("5000", ":5000", "host:", "host:http", "host:70000"):
         with pytest.raises(ConfigError, match=r"--listen: must be HOST:PORT"):
             parse_listen(wrong)
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Host": "a:b:c"}, {"Sec-Fetch-Site": "cross-site"}])
+async def test_another_page_of_the_browser_is_refused(headers: dict[str, str]) -> None:
+    async with answering(by_rule()) as client, client.post("/slime", json=SAMPLE, headers=headers) as answer:
+        assert answer.status == 403
+
+
+@pytest.mark.parametrize("given", ["Bearer \udcff", "Basic \udcff", "Basic AA", "Basic ====", "Bearer"])
+async def test_a_key_of_odd_bytes_is_wrong_and_no_fault_of_the_gateway(given: str) -> None:
+    async with answering(by_rule(), key=KEY) as client:
+        request = b"POST /slime HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nAuthorization: " + os.fsencode(given)
+        reader, writer = await asyncio.open_connection(client.host, client.port)
+        writer.write(request + b"\r\nConnection: close\r\n\r\n")
+        assert b" 401 " in await reader.readline()
+        writer.close()
 
 
 def test_a_key_is_needed_where_others_reach_it_and_is_made_for_its_owner_alone(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from rewardpool_api import names
 from rewardpool_api.contract import ANY_MODEL, REQUEST_ID_HEADER, SCORE_PATH, WANTED_REVISION, CallerError
@@ -32,12 +31,15 @@ from rewardpool_runtime.functions.limits import ALL, Limits
 from rewardpool_runtime.functions.load import FunctionLoadError
 from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, Scored
 from rewardpool_runtime.functions.parent import environment
-from rewardpool_runtime.functions.runner import ProcessRunner, Runner
+from rewardpool_runtime.functions.runner import ProcessRunner
+from rewardpool_runtime.functions.runner import Runner as FunctionRunner
 from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.http_server import Runner, read_body
 from rewardpool_worker.function_sample import parse_sample
 from rewardpool_worker.in_work import SCRAPE_HEADER, InWork
 from rewardpool_worker.score_middleware import (
     OPEN_PATHS,
+    ROUTED_PATHS,
     InvalidSampleError,
     KeyFile,
     Readiness,
@@ -51,14 +53,6 @@ from rewardpool_worker.worker_metrics import METRICS_PATH, WorkerMetrics
 from rewardpool_worker.writable_home import make_home_writable
 
 log = logging.getLogger("rewardpool.worker")
-
-
-def is_about_http(record: logging.LogRecord) -> bool:
-    """Whether a record of aiohttp's is worth a line: not what it says of bytes that are no HTTP/1 request.
-
-    sglang-router asks each new worker whether it speaks gRPC, on the same port; aiohttp logs a traceback for it.
-    """
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 Handler = Any
@@ -110,7 +104,7 @@ class StarvedError(Exception):
 class FunctionServer:
     """The HTTP side: who may ask, what is a sample, what is answered, and how to stop."""
 
-    def __init__(self, runner: Runner, options: Options) -> None:
+    def __init__(self, runner: FunctionRunner, options: Options) -> None:
         self._runner = runner
         self._options = options
         self._in_work = InWork()
@@ -134,6 +128,8 @@ class FunctionServer:
         application.router.add_get(names.WORKERS_METRICS_PATH, self._exposition)
         application.router.add_get("/v1/models", self._models)
         application.router.add_post(SCORE_PATH, self._score)
+        for path in sorted(ROUTED_PATHS - {SCORE_PATH}):
+            application.router.add_post(path, self._not_scored)
         return application
 
     async def drain(self, deadline_seconds: float) -> int:
@@ -179,6 +175,11 @@ class FunctionServer:
         card = {"id": self._options.served_name, "object": "model", "owned_by": "rewardpool", "max_model_len": None}
         return web.json_response({"object": "list", "data": [card]})
 
+    async def _not_scored(self, _: web.Request) -> web.Response:
+        # Any other status would count against this worker at the router, which hands these paths on.
+        error = CallerError(code="invalid_sample", message=f"this worker scores {SCORE_PATH}")
+        return web.json_response(self._refused(error))
+
     async def _score(self, request: web.Request) -> web.Response:
         header = request.headers.get(REQUEST_ID_HEADER)
         # Bytes that are no UTF-8 arrive as lone surrogates.
@@ -195,10 +196,12 @@ class FunctionServer:
     async def _answer(self, request: web.Request) -> dict[str, Any]:
         async with self._counted():
             try:
-                body = await request.read()
+                body = await read_body(request)
             except web.HTTPRequestEntityTooLarge:
                 message = f"the request has more than {self._options.max_body_bytes} bytes"
                 return self._refused(CallerError(code="sample_too_long", message=message))
+            except web.HTTPBadRequest as error:
+                return self._refused(CallerError(code="invalid_sample", message=error.text or error.reason))
             request_id = request.headers.get(REQUEST_ID_HEADER, "")
             if not request_id:
                 return await self._scored(body, "")
@@ -310,7 +313,7 @@ def _error(status: int, code: str, message: str) -> web.Response:
     return web.json_response({"error": {"code": code, "message": message}}, status=status)
 
 
-def make_runner(options: Options) -> Runner:
+def make_runner(options: Options) -> FunctionRunner:
     """The runner the options ask for."""
     env = environment(options.env, os.environ)
     return ProcessRunner(Source.of(options.function), limits=options.limits, env=env)
@@ -328,7 +331,7 @@ async def serve(options: Options) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     runner = make_runner(options)
     server = FunctionServer(runner, options)
-    application = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1.0)
+    application = Runner(server.application(), shutdown_timeout=1.0)
     try:
         await runner.start()
         await application.setup()
@@ -402,17 +405,24 @@ def _sample_in(file: Path) -> FunctionArguments:
         raise InvalidSampleError(f"--probe-sample {file}: {error}") from None
 
 
+def options_of(read: argparse.Namespace) -> Options:
+    """The options of a command line.
+
+    Raises:
+        InvalidSampleError: the probe sample is none.
+    """
+    given = dict(vars(read))
+    file, env = given.pop("probe_sample"), tuple(given.pop("env"))
+    return Options(**given, env=env, probe_sample=_sample_in(file) if file else None)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve a Python reward function behind RewardPool's scoring contract; returns the exit status."""
-    given = vars(parser().parse_args(arguments))
+    read = parser().parse_args(arguments)
     make_home_writable(os.environ)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    logging.getLogger("aiohttp.server").addFilter(is_about_http)
     try:
-        file = given.pop("probe_sample")
-        given["env"] = tuple(given["env"])
-        options = Options(**given, probe_sample=_sample_in(file) if file else None)
-        asyncio.run(serve(options))
+        asyncio.run(serve(options_of(read)))
     except (FunctionLoadError, OSError, ValueError) as error:
         log.error("not started: %s: %s", type(error).__name__, error)  # noqa: TRY400 - a reason, not a crash
         return EXIT_NOT_STARTED

@@ -31,7 +31,7 @@ from rewardpool_operator.kubernetes.page.workers import shown_worker
 from rewardpool_page.source import LogNotFoundError
 
 TOKENS = {"of-anna": {"username": "anna", "groups": ["system:authenticated"], "extra": {"a": ["b"]}}}
-RIGHTS = {("anna", "get", "rewardpools", "rl"), ("anna", "list", "pods", "rl"), ("admin", "get", "rewardpools", "")}
+RIGHTS = {("anna", "list", "rewardpools", "rl"), ("anna", "list", "pods", "rl"), ("admin", "get", "rewardpools", "")}
 ANNA = User(name="anna", groups=("system:authenticated",), extra=(("a", ("b",)),))
 METRICS = """smg_router_request_duration_seconds_bucket{endpoint="other",le="+Inf"} 4
 smg_router_request_duration_seconds_sum{endpoint="other"} 0.5

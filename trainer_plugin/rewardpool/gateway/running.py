@@ -11,6 +11,7 @@ from pathlib import Path
 from aiohttp import web
 
 from rewardpool.errors import ConfigError
+from rewardpool_runtime.http_server import Runner
 
 GRACE_SECONDS = 110.0
 """For requests in flight after SIGTERM; longer than a sample's deadline."""
@@ -75,7 +76,7 @@ async def serve(app: web.Application, *, host: str, port: int, ready: Callable[[
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     # Who has gone does not wait for a score any more: its work is cancelled, or its retry would be scored twice.
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=GRACE_SECONDS)
+    runner = Runner(app, handler_cancellation=True, shutdown_timeout=GRACE_SECONDS)
     await runner.setup()
     try:
         try:

@@ -3,6 +3,7 @@
 200  every row of the request has a reward
 400  the body is not what the protocol says
 401  the key is missing or wrong
+403  a browser asks for a page of somebody else's
 413  the body is larger than 16 MiB
 422  a row cannot be rated whoever tries: too long, or its prompt or the end of its response cannot be read
 501  `/run_code` is asked of a pool that runs no programs
@@ -38,6 +39,7 @@ from rewardpool.gateway.running import DEADLINE_SECONDS
 from rewardpool.gateway.wire import Query, SlimeSample, openrlhf_answer, reads_prompts, scored, slime_answer
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.opened import OpenReward
+from rewardpool_runtime.http_server import LOOPBACK, is_of_another_page, read_body
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +184,10 @@ class _Gateway:
         return answer
 
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        # Without a key whoever is on this machine may ask, and no page that its browser shows.
+        refusal = is_of_another_page(request, LOOPBACK if self._settings.key is None else None)
+        if refusal is not None:
+            return _failed(request, 403, refusal)
         if self._settings.key is not None and not _has_key(request.headers, self._settings.key):
             return _failed(request, 401, "the key is missing or wrong", {"WWW-Authenticate": "Bearer, Basic"})
         if self._running > MAX_REQUESTS:
@@ -202,7 +208,7 @@ class _Gateway:
 
 async def _body(request: web.Request, model: type[M]) -> M:
     try:
-        return model.model_validate_json(await request.read())
+        return model.model_validate_json(await read_body(request))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "body"
@@ -215,11 +221,11 @@ def _has_key(headers: Mapping[str, str], key: str) -> bool:
     if scheme.lower() == "basic":
         try:
             presented = b64decode(presented, validate=True).decode().partition(":")[2]
-        except (Base64Error, UnicodeDecodeError):
+        except (Base64Error, ValueError):  # of the second kind is what is not ASCII or not UTF-8
             return False
     elif scheme.lower() != "bearer":
         return False
-    return hmac.compare_digest(presented.strip().encode(), key.encode())
+    return hmac.compare_digest(presented.strip().encode(errors="surrogateescape"), key.encode())
 
 
 def _failed(

@@ -7,6 +7,7 @@ key, goes over TLS where the pool has that, follows the pool when it moves, and 
 The address has a path of random letters in it, so that nobody else on the machine can use the pool by it.
 """
 
+import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from aiohttp import web
 
 from rewardpool.client.pool import Pool
 from rewardpool.errors import DeadlineError, PoolError, RewardPoolError, SampleError
+from rewardpool_runtime.http_server import Runner, read_body
 
 MAX_REQUEST_BYTES = 16 << 20
 HOST = "127.0.0.1"
@@ -30,7 +32,7 @@ async def open_door(pool: Pool) -> AsyncIterator[str]:
 
     application = web.Application(client_max_size=MAX_REQUEST_BYTES)
     application.router.add_post(f"/{secret}/{{path:.+}}", forward)
-    runner = web.AppRunner(application, access_log=None)
+    runner = Runner(application)
     await runner.setup()
     try:
         site = web.TCPSite(runner, HOST, 0)
@@ -42,8 +44,8 @@ async def open_door(pool: Pool) -> AsyncIterator[str]:
 
 async def _answer(pool: Pool, request: web.Request) -> web.Response:
     try:
-        content = await request.json()
-    except ValueError:
+        content = json.loads(await read_body(request))
+    except (ValueError, RecursionError):
         return _refusal(400, "the body is not JSON")
     if not isinstance(content, dict):
         return _refusal(400, "the body is not a JSON object")

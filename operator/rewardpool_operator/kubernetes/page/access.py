@@ -20,13 +20,18 @@ class TokenViewer:
         self._user = user
         self._reviews = reviews
 
+    @property
+    def user(self) -> str:
+        """The API server's name of the account."""
+        return self._user.name
+
     async def is_valid(self) -> bool:
         """Whether the API server still takes the token, and for the same user."""
         return await self._reviews.user(self.token) == self._user
 
     async def may_see(self, namespace: str) -> bool:
-        """Whether the user may get pools of this namespace."""
-        return await self._reviews.may(self._user, "get", POOLS, namespace)
+        """Whether the user may list pools of this namespace."""
+        return await self._reviews.may(self._user, "list", POOLS, namespace)
 
     async def may_see_workers(self, namespace: str) -> bool:
         """Whether the user may list pods of this namespace, which workers are."""
