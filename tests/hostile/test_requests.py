@@ -26,6 +26,7 @@ from rewardpool_runtime import http_server
 from rewardpool_runtime.functions.outcome import Scored
 from rewardpool_runtime.http_server import Runner
 from rewardpool_worker.function_server import FunctionServer, options_of, parser
+from rewardpool_worker.score_middleware import ENGINE_PATHS, ScoreMiddleware, Settings
 
 KEY: Final = "the-right-key"
 AT_A_TIME: Final = 16
@@ -201,6 +202,63 @@ async def test_no_request_is_answered_5xx_or_leaves_a_traceback(
     assert [
         record.getMessage() for record in caplog.records if record.exc_info or record.levelno > logging.WARNING
     ] == []
+
+
+@pytest.mark.parametrize("model_type", ["Discriminative", "Generative"])
+async def test_no_request_makes_a_worker_of_an_engine_answer_5xx(model_type: str, tmp_path: Any) -> None:
+    (tmp_path / "key").write_text(KEY)
+    settings = Settings(key_file=tmp_path / "key", model_type=model_type, served_name="m")
+    worker, found = ScoreMiddleware(brittle_engine, settings=settings), []
+    attacks = [scope for request in drawn() if (scope := scope_of(request)) is not None]
+    TRIED[f"requests to a {model_type} worker"] += len(attacks)
+    for scope, body in attacks:
+        status = await status_of(worker, scope, body)
+        if status >= 500:
+            found.append((scope, body))
+    assert found == []
+
+
+async def brittle_engine(scope: Any, receive: Any, send: Any) -> None:
+    """An engine that fails at what engines fail at: paths of its own, depth, and what is JSON for Python alone."""
+    body, path = (await receive()).get("body", b""), scope["path"]
+    answer: dict[str, Any] = {"data": [{"id": "m"}]}
+    if path in ("/classify", "/v1/chat/completions"):
+        request = json.loads(body, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+        samples = request.get("input", [])
+        answer = {"data": [{"index": index, "probs": [0.5]} for index in range(len(samples))], "usage": {}}
+        assert "[" * 100 not in body.decode()
+    else:
+        assert path in ENGINE_PATHS
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+    await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+
+
+def scope_of(request: bytes) -> tuple[dict[str, Any], bytes] | None:
+    """What a server makes of a request; None of one that no server takes."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    line, *fields = head.split(b"\r\n")
+    parts = line.split(b" ")
+    if len(parts) != 3 or not parts[0].isalpha():
+        return None
+    path, _, query = parts[1].partition(b"?")
+    headers = [(name.lower(), value) for name, _, value in (field.partition(b": ") for field in fields)]
+    raw = {"raw_path": path, "query_string": query, "headers": headers}
+    return {"type": "http", "method": parts[0].decode(), "path": path.decode(), **raw}, body
+
+
+async def status_of(app: Any, scope: dict[str, Any], body: bytes) -> int:
+    statuses: list[int] = []
+    given = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        return given.pop() if given else {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    await app(scope, receive, send)
+    return statuses[0]
 
 
 async def asked(port: int, request: bytes) -> bytes:
