@@ -109,7 +109,10 @@ def test_a_certificate_makes_https() -> None:
     assert given[-4:] == ("--tls-cert-path", "/tls/tls.crt", "--tls-key-path", "/tls/tls.key")
 
 
-@pytest.mark.parametrize("argument", ["--api-key=x", "--api-key", "--control-plane-api-keys", "--tenant-api-key=a:b"])
+@pytest.mark.parametrize(
+    "argument",
+    ["--api-key=x", "--api-key", "--api-k=x", "--a", "--control-plane-api-keys", "--tenant-api-key=a:b", "--tenant-a"],
+)
 def test_a_key_on_the_command_line_is_refused(argument: str) -> None:
     code, said = launch(argument)
     assert code == 2

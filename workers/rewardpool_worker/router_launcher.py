@@ -33,7 +33,9 @@ KEY_FLAGS = ("--api-key", "--control-plane-api-keys", "--tenant-api-key")
 
 def main(argv: list[str]) -> int:
     """Run the router until it is told to stop; returns the exit code."""
-    refused = [flag for flag in argv if flag.split("=")[0] in KEY_FLAGS]
+    # argparse takes beginnings of flags as well.
+    names = [flag.split("=")[0] for flag in argv]
+    refused = [name for name in names if len(name) > 2 and any(flag.startswith(name) for flag in KEY_FLAGS)]
     if refused:
         print(f"{refused[0]} is not taken here: put the key into a file, see --help of this file", file=sys.stderr)
         return 2
