@@ -1,11 +1,11 @@
-"""The versions that the page of verl names are those that verl's own extras pin."""
+"""The versions that the page of verl's scripts names are those that verl's own extras pin."""
 
 import re
 from importlib.metadata import requires
 
 from support.fleet import ROOT
 
-PAGE = (ROOT / "docs" / "verl.md").read_text()
+PAGE = (ROOT / "examples" / "verl" / "README.md").read_text()
 ROW = re.compile(r"^\| `([a-z0-9-]+)` \| ([0-9.]+) \|", re.MULTILINE)
 NEEDED = {"torch", "transformers", "vllm", "flash-attn", "cupy-cuda13x"}
 
