@@ -180,6 +180,10 @@ class ConditionReason(_Reason):
         "The routers' certificate is for another host, has ended, or is not signed by the Secret's ca.crt.",
     )
     APPLY_FAILED = "ApplyFailed", "The API server refuses an object of the pool; the message has its words."
+    NAME_TAKEN = (
+        "NameTaken",
+        "An object of a name that the pool needs is not the pool's own; the message names it. Nothing is deployed.",
+    )
     NAMESPACE_NOT_SERVED = (
         "NamespaceNotServed",
         "The operator may not see all kinds of objects in the pool's namespace, and leaves the pool as it is or goes by"

@@ -177,7 +177,7 @@ NOT_ON_THE_LIST: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "spec"), NOT_ON_THE_LIST, ids=[name for name, _ in NOT_ON_THE_LIST])
 def test_what_no_list_has_is_refused_by_name(guarded: ControlPlane, name: str, spec: dict[str, Any]) -> None:
-    assert re.search(rf"denied request: .* must have no others than .*; not so: {name}$", said(guarded, a_pool(spec)))
+    assert re.search(rf"denied request: .* must have .*no others than .*; not so: {name}$", said(guarded, a_pool(spec)))
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -225,6 +225,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (template("router", initContainers=[{}]), "must have a name of RewardPool's own"),
     (template("worker", containers={"$patch": "delete"}), "must be lists of maps"),
     (template("router", volumes=[None]), "must be lists of maps"),
+    (template("worker", volumes=[{"name": {}}]), "volumes.* must have a name"),
     ({"worker": {"podTemplate": {"spec": ["hostPID"]}}}, "spec.worker.podTemplate.spec must be a map"),
     *(
         (container(part, securityContext=given), f"securityContext of containers in spec.{part}.podTemplate must have")

@@ -16,8 +16,7 @@ from simulation.faults import Step
 from rewardpool_operator.autoscaler import recommend
 from rewardpool_operator.decide import revisions, rollout
 from rewardpool_operator.kubernetes import budgets, client, leader, pool_reconciler
-from rewardpool_operator.kubernetes.cache import reflector
-from rewardpool_operator.kubernetes.credentials import key_rotator
+from rewardpool_operator.kubernetes.cache import reflector, store
 from rewardpool_operator.kubernetes.reconcilers import status, worker_lists
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -60,7 +59,7 @@ def _lease_made_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def _keys_stay(patch: pytest.MonkeyPatch) -> None:
     """A pool of the same name has the keys of the one that was deleted."""
-    patch.setattr(key_rotator, "is_another_pools", lambda *_: False)
+    patch.setattr(store, "is_ours", lambda *_: True)
     _uids_unread(patch)
 
 

@@ -169,6 +169,22 @@ class Surroundings:
         if told:
             self.store.put(client.POOLS, pool)
 
+    def collect(self) -> None:
+        """Delete what a pool controls that is gone, as the garbage collector does."""
+        uid = self.pool["metadata"]["uid"]
+        for (resource, name), found in tuple(self.kube.objects.items()):
+            owners = {one["uid"] for one in found["metadata"].get("ownerReferences", []) if one["kind"] == names.KIND}
+            if owners and uid not in owners:
+                del self.kube.objects[resource, name]
+                self.store.forget(resource, "rl", name)
+
+    def plant(self, resource: Resource, name: str, *, labels: Object, owners: list[Object], **fields: Any) -> Object:
+        """Somebody else makes an object."""
+        metadata = {"name": name, "labels": labels, "ownerReferences": owners}
+        planted = self.kube.keep(resource, {"metadata": metadata, **fields})
+        self.store.put(resource, planted)
+        return planted
+
     @property
     def pool(self) -> Object:
         """The pool as the API server has it."""

@@ -14,7 +14,7 @@ NAMESPACE = "rl"
 def an_object(name: str, *, version: int = 1, pool: str = "rm", **fields: Any) -> Object:
     """Any object of the pool `rm`."""
     metadata = {"namespace": NAMESPACE, "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
-    owners = [{"kind": names.KIND, "name": pool}]
+    owners = [{"kind": names.KIND, "name": pool, "uid": f"uid-{pool}", "controller": True}]
     return {"metadata": {**metadata, "labels": {names.LABEL_POOL: pool}, "ownerReferences": owners}, **fields}
 
 

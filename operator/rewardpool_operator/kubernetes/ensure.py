@@ -8,10 +8,12 @@ An object that was there as rendered and is not any more was deleted or edited b
 which is counted.
 """
 
-from rewardpool_api import RewardPool, names
+from typing import Final
+
+from rewardpool_api import RewardPool
 from rewardpool_api.status import NEVER_OBSERVED
 from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.cache.owned import NOT_APPLIED, RESOURCES
+from rewardpool_operator.kubernetes.cache.owned import NOT_APPLIED, RESOURCES, controller_of, is_ours
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.secret_writer import change_secret, has_surplus
@@ -19,13 +21,18 @@ from rewardpool_operator.kubernetes.diff import ANNOTATION_MANIFEST, differs
 from rewardpool_operator.kubernetes.managed_fields import own_as_applied
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
 from rewardpool_operator.metrics import METRICS
+from rewardpool_operator.untrusted import printable
 
 Known = dict[tuple[str, str], tuple[str, str]]
 """Kind and name -> hash of the manifest that the object was found or made to be, and its version then."""
 
 
+MAX_OWNER: Final = 200
+"""Characters of what controls somebody else's object."""
+
+
 class NotOursError(RuntimeError):
-    """An object of the name we need belongs to somebody else; taking it would delete it with the pool."""
+    """An object of a name that the pool needs is not the pool's: it may say anything, and be deleted with its owner."""
 
 
 class Ensure:
@@ -109,16 +116,12 @@ class Ensure:
         return await self._kube.apply(resource, manifest)
 
     def _check_owner(self, kind: str, name: str, there: Object | None) -> None:
-        if there is not None and not is_ours(there, self._pool):
-            where = f"{kind} {name} is there and is not this pool's"
-            raise NotOursError(f"{where}: delete it, or name the pool otherwise")
-
-
-def is_ours(live: Object, pool: RewardPool) -> bool:
-    """Whether the object belongs to the pool, by its label or by its owner."""
-    metadata = live["metadata"]
-    owners = {owner["uid"] for owner in metadata.get("ownerReferences", [])}
-    return metadata.get("labels", {}).get(names.LABEL_POOL) == pool.metadata.name or pool.metadata.uid in owners
+        if there is None or is_ours(there, self._pool.metadata.uid):
+            return
+        owner = controller_of(there)
+        whose = f"{owner.get('kind')} {owner.get('name')} ({owner.get('uid')})" if owner else "nothing"
+        where = f"{kind} {name} is there, controlled by {printable(whose, most=MAX_OWNER)} and not by this pool"
+        raise NotOursError(f"{where}, so nothing is deployed: delete it, or name the pool otherwise")
 
 
 def needs_apply(manifest: Object, live: Object, before: tuple[str, str] | None) -> bool:

@@ -91,4 +91,6 @@ def _merged_items(
 
 
 def _all_have(key: str, items: Any) -> bool:
-    return isinstance(items, list) and all(isinstance(item, dict) and key in item for item in items)
+    return isinstance(items, list) and all(
+        isinstance(item, dict) and isinstance(item.get(key), str | int) for item in items
+    )

@@ -345,6 +345,9 @@ class PoolReconciler:
         """Everything of a plan but the lists; return whether another pass follows soon."""
         may_write_secrets = self._credentials.may_write
         changed = await self._owned.reconcile(seen.pool, objects, plan, wanted, may_write_secrets=may_write_secrets)
+        if self._owned.in_the_way:
+            # Trainers would present their key to whoever answers there.
+            plan = replace(plan, status=plan.status.model_copy(update={"url": seen.pool.status.url}))
         also = self._lists.repairs()
         await self._status.reconcile(seen.pool, objects.status, plan, also=also, held=wanted is None, pools=seen.pools)
         return changed

@@ -38,7 +38,7 @@ class Namespace:
         shared = {"name": "gpus", "maxReplicas": 4} if budget is None else budget
         autoscaling = {"minReplicas": 0, "maxReplicas": 8, "policy": QUEUE_DEPTH, "budget": shared, **scaling}
         spec = {"model": {"source": "hf://org/model"}, "suspend": suspend, "autoscaling": autoscaling}
-        found = {"metadata": {"name": name, "namespace": namespace}, "spec": spec, "status": status or {}}
+        found = {"metadata": {"name": name, "namespace": namespace, "uid": name}, "spec": spec, "status": status or {}}
         self.put(client.POOLS, found)
 
     def pod(self, pool: str, name: str, **metadata: Any) -> None:
@@ -50,7 +50,7 @@ class Namespace:
     def deployment(self, pool: str, replicas: int) -> None:
         labels = {names.LABEL_POOL: pool, names.LABEL_REVISION: "new"}
         metadata: Object = {"name": f"{pool}-worker-new", "namespace": "rl", "labels": labels}
-        metadata["ownerReferences"] = [{"kind": names.KIND, "name": pool}]
+        metadata["ownerReferences"] = [{"kind": names.KIND, "name": pool, "uid": pool, "controller": True}]
         self.put(client.DEPLOYMENTS, {"metadata": metadata, "spec": {"replicas": replicas}})
 
     def put(self, resource: client.Resource, found: Object) -> None:

@@ -11,7 +11,7 @@ from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError
 from rewardpool_operator.metrics import Metrics
 
 # Of a ConfigMap that no pool owns the store keeps no data.
-OWNERS = [{"kind": "RewardPool", "name": "rm", "uid": "u", "controller": True}]
+OWNERS = [{"kind": "RewardPool", "name": "rm", "uid": "pool-uid", "controller": True}]
 METADATA = {"name": "rm-pins", "namespace": "rl", "labels": {"rewardpool.dev/pool": "rm"}, "ownerReferences": OWNERS}
 MANIFEST = {"kind": "ConfigMap", "metadata": METADATA, "data": {"a": "1"}}
 
@@ -91,7 +91,7 @@ async def test_the_pool_is_asked_for_before_what_was_there_is_made_again(counted
 
 
 async def test_an_object_of_ours_that_the_store_does_not_know_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    unlabelled = {**METADATA, "labels": {}, "ownerReferences": [{"uid": a_pool().metadata.uid}]}
+    unlabelled = {**METADATA, "labels": {}}
     counted = Counted(monkeypatch, FakeKube(foreign={"metadata": unlabelled}))
     assert await counted.bring_about()
     assert counted.kube.writes == ["apply"]
@@ -125,8 +125,24 @@ async def test_another_manifest_is_no_repair(counted: Counted) -> None:
     assert counted.repairs() is None
 
 
-async def test_an_object_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch, FakeKube(foreign={"metadata": {"name": "rm-pins", "uid": "other"}}))
+@pytest.mark.parametrize(
+    "owners",
+    [
+        pytest.param([], id="planted with our label"),
+        pytest.param(
+            [{"kind": "RewardPool", "name": "rm", "uid": "former", "controller": True}], id="of a former pool"
+        ),
+        pytest.param([{**OWNERS[0], "controller": False}], id="not as the controller"),
+        pytest.param(
+            [OWNERS[0] | {"controller": False}, {"kind": "Job", "uid": "a", "controller": True}], id="of a Job"
+        ),
+    ],
+)
+async def test_what_the_pool_does_not_control_is_left_alone_whatever_its_name_and_label(
+    monkeypatch: pytest.MonkeyPatch, owners: list[Object]
+) -> None:
+    metadata = {**METADATA, "uid": "other", "ownerReferences": owners}
+    counted = Counted(monkeypatch, FakeKube(foreign={"metadata": metadata}))
     with pytest.raises(NotOursError, match="ConfigMap rm-pins"):
         await counted.bring_about()
     assert counted.kube.writes == []

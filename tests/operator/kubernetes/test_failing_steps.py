@@ -44,7 +44,8 @@ async def looks(around: Surroundings, count: int = 4) -> list[str]:
 def suspect_secrets(around: Surroundings) -> None:
     """Somebody deletes the reference to it, as the garbage collector does for a deleted Secret."""
     service = around.kube.objects[client.SERVICES, names.router_name("rm")]
-    metadata = {**service["metadata"], "ownerReferences": []}
+    owners = [owner for owner in service["metadata"]["ownerReferences"] if owner["kind"] != "Secret"]
+    metadata = {**service["metadata"], "ownerReferences": owners}
     around.store.put(client.SERVICES, around.kube.keep(client.SERVICES, {**service, "metadata": metadata}))
 
 

@@ -4,8 +4,6 @@ import base64
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from rewardpool_api import names
 from rewardpool_operator.kubernetes.credentials.keys import (
     ANNOTATION_STEP_SINCE,
@@ -13,7 +11,6 @@ from rewardpool_operator.kubernetes.credentials.keys import (
     Keys,
     entry,
     found_keys,
-    is_another_pools,
 )
 
 REMEMBERED = Keys(
@@ -105,19 +102,3 @@ def test_an_empty_or_broken_entry_is_none() -> None:
 
 def test_keys_are_not_shown() -> None:
     assert "remembered" not in repr(REMEMBERED)
-
-
-@pytest.mark.parametrize(
-    ("owners", "another"),
-    [
-        pytest.param([{"kind": "RewardPool", "uid": "other"}], True, id="of the pool before"),
-        pytest.param([{"kind": "RewardPool", "uid": "ours"}], False, id="ours"),
-        pytest.param([{"kind": "RewardPool", "uid": "other"}, {"kind": "RewardPool", "uid": "ours"}], False, id="both"),
-        pytest.param([{"kind": "Application", "uid": "other"}], False, id="of something else"),
-        pytest.param([], False, id="kept on purpose"),
-    ],
-)
-def test_a_secret_of_the_pool_that_had_the_name_before_is_another_pools(
-    owners: list[dict[str, str]], another: bool
-) -> None:
-    assert is_another_pools({"metadata": {"ownerReferences": owners}}, "ours") is another

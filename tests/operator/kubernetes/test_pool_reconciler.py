@@ -6,12 +6,16 @@ from itertools import count
 import pytest
 from support.pool_surroundings import KEY, URL, Surroundings
 
-from rewardpool_operator.kubernetes import client
+from rewardpool_api import names
+from rewardpool_operator.kubernetes import client, steps
 from rewardpool_operator.kubernetes.cache.owned import OWNED
+from rewardpool_operator.kubernetes.client import Object, Resource
 from rewardpool_operator.kubernetes.credentials import secret_reader
 from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.render.common import files_name
 from rewardpool_operator.kubernetes.requeue import Pace
 from rewardpool_operator.routers.admin import RouterAdmin
+from rewardpool_worker.mounted import router_files
 
 CALLS_OF_A_PASS = 12
 """Moments, two for each call to the API server, of a pass that reads the Secrets and writes objects and status."""
@@ -121,21 +125,51 @@ async def test_the_lists_of_a_deleted_pool_that_a_finalizer_keeps_are_kept(
     assert around.listed == [URL]
 
 
-async def test_what_a_pool_left_behind_belongs_to_the_next_one_of_its_name(around: Surroundings) -> None:
-    """As after `kubectl delete --cascade=orphan`, in the middle of a rollout."""
-    around.declare(engine={"args": ["--seed=1"]})
-    await around.look()
+async def test_what_a_former_pool_left_is_in_the_way_until_it_is_collected(around: Surroundings) -> None:
     around.make_anew(told=True)
-    for resource, name in tuple(around.kube.objects):
-        if resource in OWNED:
-            found = around.kube.objects[resource, name]
-            orphan = {**found, "metadata": {**found["metadata"], "ownerReferences": []}}
-            around.store.put(resource, around.kube.keep(resource, orphan))
-    for _ in range(5):
+    former = {ref: found for ref, found in around.kube.objects.items() if ref[0] in (*OWNED, client.SECRETS)}
+    for _ in range(3):
         await around.look()
-    found = [item for (resource, _), item in around.kube.objects.items() if resource == client.DEPLOYMENTS]
-    assert len(found) == 3
-    assert {owner["uid"] for item in found for owner in item["metadata"]["ownerReferences"]} == {"another"}
+    assert {ref: around.kube.objects[ref] for ref in former} == former
+    around.collect()
+    around.reconciler = around.a_reconciler()
+    for _ in range(3):
+        await around.look()
+    assert {owner["uid"] for owner in around.kube.objects[client.SECRETS, "rm-key"]["metadata"]["ownerReferences"]} == {
+        "another"
+    }
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        (client.SECRETS, "rm-key"),
+        (client.SECRETS, "rm-router-admin"),
+        (client.SERVICES, "rm-router"),
+        (client.CONFIG_MAPS, files_name(router_files())),
+        (client.DEPLOYMENTS, "rm-router"),
+    ],
+)
+@pytest.mark.parametrize("labels", [{}, {names.LABEL_POOL: "rm"}], ids=["unlabelled", "labelled"])
+@pytest.mark.parametrize("owners", [[], [{"kind": "Job", "name": "a", "uid": "a", "controller": True}]])
+async def test_nothing_is_deployed_while_an_object_of_somebody_else_is_in_the_way(
+    monkeypatch: pytest.MonkeyPatch, resource: Resource, name: str, labels: Object, owners: list[Object]
+) -> None:
+    around = Surroundings(monkeypatch)
+    monkeypatch.setattr(steps, "SHORTEST_PAUSE_SECONDS", 0.0)
+    planted = around.plant(resource, name, labels=labels, owners=owners, data={"key": "cGxhbnRlZA=="})
+    for _ in range(4):
+        await around.look()
+    assert around.kube.objects[resource, name] == planted
+    assert not [ref for ref in around.kube.objects if ref[0] == client.DEPLOYMENTS and ref != (resource, name)]
+    degraded = around.condition("Degraded")
+    assert (degraded["reason"], around.pool["status"].get("url")) == ("NameTaken", None)
+    assert name in degraded["message"]
+    del around.kube.objects[resource, name]
+    around.store.forget(resource, "rl", name)
+    await around.bring_up()
+    assert around.condition("Degraded")["status"] == "False"
+    assert around.pool["status"]["url"]
 
 
 async def test_nothing_is_made_again_for_a_pool_that_was_made_anew(around: Surroundings) -> None:
@@ -167,6 +201,7 @@ async def test_a_pool_made_anew_during_a_pass_has_its_own_status_and_keys(
     assert around.pool["metadata"]["uid"] == "another"
     assert around.pool["status"] == {}
     around.store.put(client.POOLS, around.pool)
+    around.collect()
     for _ in range(8):
         await around.look()
     assert around.pool["status"]["observedGeneration"] == 1

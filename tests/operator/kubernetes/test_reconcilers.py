@@ -320,7 +320,7 @@ async def test_a_refusal_keeps_nothing_else_from_being_done() -> None:
 async def test_an_object_of_somebody_else_is_left_alone() -> None:
     kube, reconcilers = await carried_out(a_plan(), a_store(without="Service"), FakeKube(foreign="rm-router"))
     assert "apply rm-router" not in kube.done()
-    assert "not this pool's" in reconcilers.failures[0]
+    assert "not by this pool" in reconcilers.failures[0]
 
 
 async def test_a_status_that_differs_in_figures_alone_waits_for_its_turn_and_is_not_forgotten() -> None:

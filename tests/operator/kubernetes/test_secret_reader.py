@@ -44,13 +44,14 @@ def a_secret(name: str) -> Object:
             "uid": name,
             "resourceVersion": "1",
             "labels": {names.LABEL_POOL: "rm"},
+            "ownerReferences": [{"uid": "pool", "controller": True}],
         }
     }
 
 
 def a_reader(kube: FakeKube) -> tuple[SecretReader, Store]:
     store = Store()
-    store.put(client.POOLS, {"metadata": {"name": "rm", "namespace": "rl", "resourceVersion": "1"}})
+    store.put(client.POOLS, {"metadata": {"name": "rm", "namespace": "rl", "uid": "pool", "resourceVersion": "1"}})
     polling = Polling(session=None)  # type: ignore[arg-type]
     return SecretReader(kube, store, ("rl", "rm"), polling), store  # type: ignore[arg-type]
 

@@ -23,7 +23,7 @@ def an_object(
     metadata: Object = {"namespace": "rl", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
     metadata["labels"] = {names.LABEL_POOL: pool} if pool else {}
     metadata["labels"] |= {names.LABEL_REVISION: revision} if revision else {}
-    metadata["ownerReferences"] = [{"kind": names.KIND, "name": pool}]
+    metadata["ownerReferences"] = [{"kind": names.KIND, "name": pool, "uid": f"uid-{pool}", "controller": True}]
     return {"metadata": metadata, **fields}
 
 

@@ -43,9 +43,6 @@ OWNED: Final = frozenset(
     }
 )
 """Kinds of which a pool's own are kept whole, and of all others with our label little more than the name."""
-ORPHAN: Final = "orphan"
-"""On a Deployment in memory that is called as a pool's and has no owner, as `kubectl delete --cascade=orphan` leaves
-one behind."""
 MOST_FILES: Final = 16
 """ConfigMaps of mounted files that one object may keep from being deleted; ours mount one or two."""
 LONGEST_NOTE: Final = 256
@@ -85,11 +82,24 @@ def trimmed(resource: Resource, found: Object) -> Object:
 
 
 def is_owned(found: Object) -> bool:
-    """Whether an object belongs to the pool that its label names, and is called as one of that pool's."""
+    """Whether an object is controlled by a pool of the name in its label, and is called as one of that pool's."""
     pool = (found["metadata"].get("labels") or {}).get(names.LABEL_POOL)
-    owners = found["metadata"].get("ownerReferences") or []
-    owned = any((owner.get("kind"), owner.get("name")) == (names.KIND, pool) for owner in owners)
-    return owned and _is_called_as_ours(found["metadata"])
+    owner = controller_of(found)
+    return (owner.get("kind"), owner.get("name")) == (names.KIND, pool) and _is_called_as_ours(found["metadata"])
+
+
+def is_ours(found: Object, uid: str | None) -> bool:
+    """Whether the pool with this uid controls the object.
+
+    A label, or a name, is anybody's to write; the uid of a pool is not known before there is the pool.
+    """
+    return uid is not None and controller_of(found).get("uid") == uid
+
+
+def controller_of(found: Object) -> Object:
+    """The owner that controls the object, of which there is one at most; empty for none."""
+    owners: list[Object] = found["metadata"].get("ownerReferences") or []
+    return next((owner for owner in owners if owner.get("controller")), {})
 
 
 def _is_called_as_ours(metadata: Object) -> bool:
@@ -107,9 +117,7 @@ def _is_called_as_ours(metadata: Object) -> bool:
 def _foreign(found: Object) -> Object:
     """The name of an object that no pool owns, and which mounted files it needs."""
     metadata = found["metadata"]
-    kept: Object = {"metadata": _bare(metadata), **_mounting(found)}
-    is_left = not metadata.get("ownerReferences") and names.LABEL_REVISION in kept["metadata"]["labels"]
-    return {**kept, ORPHAN: True} if is_left and _is_called_as_ours(metadata) else kept
+    return {"metadata": _bare(metadata), **_mounting(found)}
 
 
 def _bare(metadata: Object) -> Object:

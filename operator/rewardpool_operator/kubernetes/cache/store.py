@@ -15,11 +15,10 @@ from rewardpool_operator.kubernetes import client, pods
 from rewardpool_operator.kubernetes.cache.alike import kept_once
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import (
-    ORPHAN,
-    OWNED,
     READ_BY_NAME,
     RESOURCES,
     is_files,
+    is_ours,
     trimmed,
 )
 from rewardpool_operator.kubernetes.client import Object, Resource
@@ -61,14 +60,14 @@ class Store:
     def objects(self, key: Key) -> Objects | None:
         """The pool and what it owns at this moment; None when there is no such pool.
 
-        What only has the pool's label is not among them.
+        What another controls, or nobody, is not among them, whatever its name and label say.
         """
         pool = self.pool(key)
         if pool is None:
             return None
         found: dict[str, list[Object]] = {kind: [] for kind in RESOURCES}
         for (resource, _, _), item in self._pools[key].items():
-            if resource != client.POOLS and (resource not in OWNED or "ownerReferences" in item["metadata"]):
+            if resource in _OF_OTHERS or (resource != client.POOLS and is_ours(item, pool["metadata"].get("uid"))):
                 found[_KINDS[resource]].append(item)
         return Objects(
             pool=pool,
@@ -81,10 +80,6 @@ class Store:
             leases=tuple(found.pop("Lease")),
             others={kind: tuple(items) for kind, items in found.items()},
         )
-
-    def orphans(self, key: Key) -> list[Object]:
-        """Deployments of revisions that lost their owner, as far as they are kept: name and version."""
-        return [item for item in self._pools.get(key, {}).values() if ORPHAN in item]
 
     def files(self, namespace: str) -> list[Object]:
         """The namespace's ConfigMaps of mounted files."""
@@ -183,6 +178,8 @@ class Store:
         return [key]
 
 
+_OF_OTHERS: Final = frozenset({client.PODS, client.LEASES})
+"""Kinds that a pool does not make itself."""
 _KINDS: Final = {resource: kind for kind, resource in RESOURCES.items()}
 
 

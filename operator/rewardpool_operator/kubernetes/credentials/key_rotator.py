@@ -16,7 +16,7 @@ from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials import rotation
-from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, is_another_pools, new_key
+from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, new_key
 from rewardpool_operator.kubernetes.credentials.rotation import Progress, Step
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import takes_key
@@ -49,16 +49,9 @@ class KeyRotator:
         """
         asked = (pool.metadata.annotations.get(names.ANNOTATION_ROTATE_KEY) or "")[:MAX_REQUEST] or None
         before, name = pool.status.auth.rotation, pool.metadata.name
-        key_secret, admin_secret = (
-            None if found is None or is_another_pools(found, pool.metadata.uid) else found
-            for found in (
-                objects.find("Secret", names.key_secret(name)),
-                objects.find("Secret", names.admin_secret(name)),
-            )
-        )
         keys = found_keys(
-            key_secret,
-            admin_secret,
+            objects.find("Secret", names.key_secret(name)),
+            objects.find("Secret", names.admin_secret(name)),
             self._keys,
             asked=asked,
             handled=before.request if before else None,

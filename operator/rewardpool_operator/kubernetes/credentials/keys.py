@@ -65,16 +65,6 @@ class Keys:
         return (self.admin, self.previous_admin) if self.previous_admin else (self.admin,)
 
 
-def is_another_pools(secret: Object, uid: str | None) -> bool:
-    """Whether the Secret is of a pool that had the name before: to delete a pool revokes its keys.
-
-    One without any pool among its owners was kept on purpose, as by `kubectl delete --cascade=orphan`.
-    """
-    owners = secret["metadata"].get("ownerReferences") or []
-    uids = {owner.get("uid") for owner in owners if owner.get("kind") == names.KIND}
-    return bool(uids) and uid not in uids
-
-
 def new_key() -> str:
     """A key that nobody guesses."""
     return secrets.token_urlsafe(KEY_BYTES)

@@ -16,13 +16,14 @@ from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.kubernetes import client, render, scale_down_order
 from rewardpool_operator.kubernetes.cache.objects import Objects
+from rewardpool_operator.kubernetes.cache.owned import is_ours
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.secret_deletion import with_secret_owners
 from rewardpool_operator.kubernetes.credentials.secret_reader import secret_names
 from rewardpool_operator.kubernetes.desired import Rendered, Settled
 from rewardpool_operator.kubernetes.diff import stamped
-from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError, is_ours
+from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
 from rewardpool_operator.kubernetes.steps import Step, Steps
@@ -45,6 +46,8 @@ class _Memory:
     """What was found to be as rendered; None when something had to be written."""
     refused: Settled | None = None
     """What was refused; None when nothing was."""
+    in_the_way: bool = False
+    """Whether something was in the way at the last try."""
 
 
 class OwnedObjectsReconciler:
@@ -56,6 +59,11 @@ class OwnedObjectsReconciler:
         self._files = files
         self._steps = steps
         self._memory = _Memory()
+
+    @property
+    def in_the_way(self) -> bool:
+        """Whether an object of a name that the pool needs is somebody else's, so that nothing is deployed."""
+        return self._memory.in_the_way
 
     async def reconcile(
         self,
@@ -86,7 +94,8 @@ class OwnedObjectsReconciler:
             self._steps.came_to(Step.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, str(error))
         else:
             if rendered is not None and (one.failures or not one.put_off):
-                self._steps.came_to(Step.OBJECTS, ConditionReason.APPLY_FAILED, "; ".join(one.failures) or None)
+                reason = ConditionReason.NAME_TAKEN if one.in_the_way else ConditionReason.APPLY_FAILED
+                self._steps.came_to(Step.OBJECTS, reason, "; ".join(one.failures) or None)
         return one.changed
 
 
@@ -106,6 +115,8 @@ class _Pass:
         self._ensure = Ensure(kube, store, pool, known=memory.manifests)
         self.failures: list[str] = []
         """What the API server refused in this pass."""
+        self.in_the_way = False
+        """Whether an object of a name that the pool needs is somebody else's."""
         self.put_off = False
         """Whether what was refused before, and is the same now, was not tried in this pass."""
         self.changed = False
@@ -124,9 +135,6 @@ class _Pass:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.
         """
         await asyncio.gather(*(self._guarded(self._files.bring_about(manifest)) for manifest in rendered.files))
-        if again:
-            orphans = self._store.orphans((self._namespace, self._pool.metadata.name))
-            await asyncio.gather(*(self._guarded(self._adopt(orphan)) for orphan in orphans))
         self._serves = plan.status.ready_replicas > 0
         seen = self._looked_at(plan, rendered)
         is_settled = seen.holds(self._memory.settled)
@@ -146,8 +154,10 @@ class _Pass:
             await self._remove_policies(rendered.shared)
         await self._mark(plan)
         if tries:
-            await self._size(plan, rendered)
+            if not self.in_the_way:
+                await self._size(plan, rendered)
             self._memory.refused = seen if self.failures else None
+            self._memory.in_the_way = self.in_the_way
             self._memory.settled = None if self._wrote or self.failures or not may_write_secrets else seen
 
     async def expose(self, plan: Plan) -> None:
@@ -160,15 +170,6 @@ class _Pass:
             *(self._guarded(self._set_gate(router, "True", "ListComplete")) for router in plan.expose),
             *(self._guarded(self._set_gate(router, "False", "ListIncomplete")) for router in plan.conceal),
         )
-
-    async def _adopt(self, orphan: Object) -> None:
-        """Own a revision's Deployment again that a pool of this name left behind: whatever is done with it comes next.
-
-        What else such a pool left is applied by its name, which gives it an owner.
-        """
-        metadata, owners = orphan["metadata"], render.owner_references(self._pool)
-        patch = {"resourceVersion": metadata["resourceVersion"], "ownerReferences": owners}
-        await self._patch(client.DEPLOYMENTS, metadata["name"], {"metadata": patch})
 
     async def _patch(self, resource: Resource, name: str, patch: Object) -> None:
         self._store.put(resource, await self._kube.merge(resource, self._namespace, name, patch))
@@ -187,7 +188,10 @@ class _Pass:
         )
 
     async def _bring_about_shared(self, manifests: Iterable[Object], *, may_write_secrets: bool) -> None:
-        """Secrets first: pods wait for them, and the Service names them by what they are in the cluster."""
+        """Secrets first: pods wait for them, and the Service names them by what they are in the cluster.
+
+        Deployments last, and none where something is in the way: their pods would mount somebody else's Secret.
+        """
         secrets = [manifest for manifest in manifests if manifest["kind"] == "Secret"] if may_write_secrets else []
         if self._objects.secrets:
             # One tells what the other one already has: their order counts.
@@ -198,19 +202,23 @@ class _Pass:
         found = [
             self._store.find(client.SECRETS, self._namespace, name) for name in secret_names(self._pool.metadata.name)
         ]
-        there = [secret for secret in found if secret is not None]
+        there = [secret for secret in found if secret is not None and is_ours(secret, self._pool.metadata.uid)]
         rest = [
             stamped(with_secret_owners(manifest, there)) if manifest["kind"] == "Service" else manifest
             for manifest in manifests
             if manifest["kind"] != "Secret" and self._is_time_for(manifest)
         ]
-        await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in rest))
+        for is_deployment in (False, True):
+            if self.in_the_way:
+                return
+            those = [manifest for manifest in rest if (manifest["kind"] == "Deployment") == is_deployment]
+            await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in those))
 
     async def _remove_policies(self, manifests: Iterable[Object]) -> None:
         """Network policies are the one kind of which a pool may want none any more."""
         wanted = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "NetworkPolicy"}
         for policy in self._objects.others.get("NetworkPolicy", ()):
-            if policy["metadata"]["name"] not in wanted and is_ours(policy, self._pool):
+            if policy["metadata"]["name"] not in wanted and is_ours(policy, self._pool.metadata.uid):
                 await self._guarded(self._delete(client.NETWORK_POLICIES, policy["metadata"]["name"]))
 
     def _is_time_for(self, manifest: Object) -> bool:
@@ -235,6 +243,7 @@ class _Pass:
         try:
             await step
         except (KubeError, NotOursError) as error:
+            self.in_the_way |= isinstance(error, NotOursError)
             log.warning("%s", error)
             self.failures.append(str(error))
             self.changed = True
