@@ -4,8 +4,10 @@ import hashlib
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from rewardpool_api import RewardPool, names
@@ -87,7 +89,7 @@ class Launcher:
             # without. So it may keep byte code in its own installation where the user has switched that off.
             return replace(launch, env={"PYTHONDONTWRITEBYTECODE": "", **launch.env})
         path = os.pathsep.join([*copies, *map(str, folders_of(pool))])
-        return replace(launch, env={**launch.env, "PYTHONPATH": path})
+        return replace(launch, env={**_temporary(self.folder), **launch.env, "PYTHONPATH": path})
 
 
 def _sockets(pool: RewardPool, folder: PoolFolder) -> Mapping[str, str]:
@@ -95,6 +97,11 @@ def _sockets(pool: RewardPool, folder: PoolFolder) -> Mapping[str, str]:
     variable = _SOCKETS_IN.get(pool.spec.engine.name)
     place = str(folder.temporary)
     return {variable: place} if variable is not None and len(place) <= LONGEST_PLACE else {}
+
+
+def _temporary(folder: PoolFolder) -> Mapping[str, str]:
+    """The variable of a function's folder for temporary files, where the usual one is on the way to the pool's key."""
+    return {"TMPDIR": str(folder.temporary)} if Path(tempfile.gettempdir()) in folder.path.parents else {}
 
 
 def _key_of(pool: RewardPool, file: str) -> str | None:

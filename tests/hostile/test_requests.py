@@ -5,7 +5,7 @@ import functools
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -146,6 +146,7 @@ class ObedientRunner:
     """Stands in for the processes of a function."""
 
     places = 4
+    reached: Sequence[str] = ()
 
     async def start(self) -> None:
         pass

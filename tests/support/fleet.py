@@ -150,8 +150,11 @@ class Fleet:
         revisions: Sequence[str] | None = None,
     ) -> None:
         python = server_python()
-        self.key_file = folder / "key"
-        self._admin_key_file = folder / "admin-key"
+        # Not in the test's folder: what a function writes there would be on its way to the key.
+        keys_folder = folder.with_name(f"{folder.name}-keys")
+        keys_folder.mkdir(exist_ok=True)
+        self.key_file = keys_folder / "key"
+        self._admin_key_file = keys_folder / "admin-key"
         self._others = others
         self._served_name = served_name
         self.renew_key(key)

@@ -15,6 +15,7 @@ Reason = Literal[
     "FunctionNotFound",
     "FunctionNotLoadable",
     "FunctionRaises",
+    "SandboxUnavailable",
     "NoAccelerator",
     "ModelNotFound",
     "ModelRefused",
@@ -99,6 +100,12 @@ _SYMPTOMS = (
         "FunctionRaises",
         r"cannot load the function ",
         "the module of spec.model.source failed while it was imported, which is tried again",
+    ),
+    _symptom(
+        "SandboxUnavailable",
+        r"not started: SandboxMissingError: ",
+        "spec.sandbox.onMissing is Refuse, and the machine lacks boundaries of a function; take nodes whose kernel has"
+        " them, or set spec.sandbox.onMissing to Weaken, which serves without them",
     ),
     _symptom(
         "BadArguments",

@@ -17,16 +17,18 @@ import math
 import os
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from aiohttp import web
 
 from rewardpool_api import names
 from rewardpool_api.contract import ANY_MODEL, REQUEST_ID_HEADER, SCORE_PATH, WANTED_REVISION, CallerError
+from rewardpool_api.sandbox import Network, OnMissing
 from rewardpool_runtime.functions.limits import ALL, Limits
 from rewardpool_runtime.functions.load import FunctionLoadError
 from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, Scored
@@ -34,7 +36,9 @@ from rewardpool_runtime.functions.parent import environment
 from rewardpool_runtime.functions.runner import ProcessRunner
 from rewardpool_runtime.functions.runner import Runner as FunctionRunner
 from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.guard.function import Boundary
 from rewardpool_runtime.http_server import Runner, read_body
+from rewardpool_runtime.state_files import state_dir
 from rewardpool_worker.function_sample import parse_sample
 from rewardpool_worker.in_work import SCRAPE_HEADER, InWork
 from rewardpool_worker.score_middleware import (
@@ -83,6 +87,8 @@ class Options:
     key_file: Path | None
     probe_sample: FunctionArguments | None
     revision: str = ""
+    network: Network = "Pod"
+    on_missing: OnMissing = "Weaken"
 
     @property
     def limits(self) -> Limits:
@@ -95,6 +101,21 @@ class Options:
             calls_per_process=self.calls_per_process,
             as_options=True,
         )
+
+    def boundary(self, environ: Mapping[str, str]) -> Boundary:
+        """What the function's processes are kept from: on one machine, the keys of all pools."""
+        network = self.network == "Pod"
+        if self.key_file is None:
+            return Boundary(network=network)
+        key, state = self.key_file.absolute(), state_dir(environ).absolute()
+        hidden = state if state in key.parents else key.parent
+        return Boundary(
+            key_file=str(key), hidden=str(hidden), shown=[*sys.path, tempfile.gettempdir()], network=network
+        )
+
+
+class SandboxMissingError(Exception):
+    """What spec.sandbox asks for is not to be had here; the text has what is missing."""
 
 
 class StarvedError(Exception):
@@ -265,7 +286,8 @@ class FunctionServer:
                 raise RuntimeError(
                     f"the sample of --probe-sample got no score, by a fault of {whose}: {outcome.message}"
                 )
-        return {"model": self._options.served_name, "max_model_len": None}
+        sandbox = {"missing": list(self._runner.reached)}
+        return {"model": self._options.served_name, "max_model_len": None, "sandbox": sandbox}
 
     @contextlib.asynccontextmanager
     async def _counted(self) -> AsyncIterator[None]:
@@ -315,8 +337,20 @@ def _error(status: int, code: str, message: str) -> web.Response:
 
 def make_runner(options: Options) -> FunctionRunner:
     """The runner the options ask for."""
-    env = environment(options.env, os.environ)
-    return ProcessRunner(Source.of(options.function), limits=options.limits, env=env)
+    env, boundary = environment(options.env, os.environ), options.boundary(os.environ)
+    return ProcessRunner(Source.of(options.function), limits=options.limits, env=env, boundary=boundary)
+
+
+def check_sandbox(reached: Sequence[str], on_missing: OnMissing) -> None:
+    """Refuse to serve, or say in the log, that the function reaches what it should not.
+
+    Raises:
+        SandboxMissingError: it does, and is not to be served so.
+    """
+    if reached and on_missing == "Refuse":
+        raise SandboxMissingError("; ".join(reached))
+    if reached:
+        log.warning("the function is not sandboxed: %s", "; ".join(reached))
 
 
 async def serve(options: Options) -> None:
@@ -324,6 +358,7 @@ async def serve(options: Options) -> None:
 
     Raises:
         FunctionLoadError: there is no such function, or it cannot be called.
+        SandboxMissingError: it would reach what it should not.
         OSError: the address cannot be listened on.
     """
     stop = asyncio.Event()
@@ -334,6 +369,7 @@ async def serve(options: Options) -> None:
     application = Runner(server.application(), shutdown_timeout=1.0)
     try:
         await runner.start()
+        check_sandbox(runner.reached, options.on_missing)
         await application.setup()
         await web.TCPSite(application, options.host, options.port).start()
         log.info("serving %s on %s:%d", options.function, options.host, options.port)
@@ -385,6 +421,8 @@ def parser() -> argparse.ArgumentParser:
         help="calls until a process is replaced; 0: never (default: 1, or 0 with rewardpool.sandbox)",
     )
     option("--env", action="append", default=[], metavar="NAME", help=f"a variable for the function; {ALL}: all")
+    option("--network", choices=get_args(Network), default="Pod", help="None: the function cannot make sockets")
+    option("--on-missing", choices=get_args(OnMissing), default="Weaken", help="where the machine lacks a boundary")
     option("--drain-seconds", type=seconds, default=60.0, help="longest wait on SIGTERM")
     option("--max-body-bytes", type=count, default=max_body_bytes or Settings.max_body_bytes, help="longest request")
     option("--key-file", type=Path, default=key_file or None, help="file with the pool's key")
@@ -423,7 +461,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     try:
         asyncio.run(serve(options_of(read)))
-    except (FunctionLoadError, OSError, ValueError) as error:
+    except (FunctionLoadError, SandboxMissingError, OSError, ValueError) as error:
         log.error("not started: %s: %s", type(error).__name__, error)  # noqa: TRY400 - a reason, not a crash
         return EXIT_NOT_STARTED
     return 0

@@ -14,8 +14,7 @@ from typing import Final
 
 from rewardpool.client import open_files
 from rewardpool.errors import SandboxError, SandboxUnavailableError
-from rewardpool.sandbox.guard import landlock_version
-from rewardpool.sandbox.probe import ATTEMPTS, reached
+from rewardpool.sandbox.probe import reached
 from rewardpool_api import names
 from rewardpool_api.pool import RouterSpec
 from rewardpool_cli.doctor.finding import Finding, Place, State
@@ -27,6 +26,8 @@ from rewardpool_local.gpus import VISIBLE, Gpu, GpusUnreadableError, choose_visi
 from rewardpool_local.gpus import find as find_gpus
 from rewardpool_local.process import marked
 from rewardpool_operator.routers.programs import PROGRAMS
+from rewardpool_runtime.guard.attempts import OF_POLICY_CODE
+from rewardpool_runtime.guard.kernel import landlock_version
 from rewardpool_runtime.state_files import state_dir
 from rewardpool_worker.engines.engine import engine_for
 
@@ -164,7 +165,7 @@ def sandbox_line(reached: Sequence[str], landlock: int) -> Finding:
     if reached:
         found = f"code that a policy wrote reaches {', '.join(reached)}"
         return _line("sandbox", "failed", found, "run no such code here, and report the kernel with this line")
-    tried = ", ".join(ATTEMPTS)
+    tried = ", ".join(OF_POLICY_CODE)
     return _line("sandbox", "ok", f"Landlock {landlock} and seccomp; tried and refused: {tried}")
 
 

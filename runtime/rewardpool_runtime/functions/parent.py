@@ -17,6 +17,7 @@ from rewardpool_runtime.frames import Incoming, packed
 from rewardpool_runtime.functions.limits import ALL, Limits
 from rewardpool_runtime.functions.load import FunctionLoadError
 from rewardpool_runtime.functions.zygote import MAX_FORKS
+from rewardpool_runtime.guard.function import Boundary
 
 log = logging.getLogger("rewardpool.functions")
 
@@ -65,6 +66,8 @@ class Loaded(NamedTuple):
     """Names of those that its module started when it was imported; a process that has any cannot be forked."""
     uses_sandbox: bool
     """Whether its module imported `rewardpool.sandbox`."""
+    reached: Sequence[str]
+    """What its processes reach though they should not, in words."""
 
 
 def environment(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -114,9 +117,17 @@ class Parent:
         return self._process.pid
 
     async def load(
-        self, source: Mapping[str, str], *, further: Sequence[str], limits: Limits, here: bool = True
+        self,
+        source: Mapping[str, str],
+        *,
+        further: Sequence[str],
+        limits: Limits,
+        boundary: Boundary | None = None,
+        here: bool = True,
     ) -> Loaded:
         """Have it load the function, or where that is not to be done `here`, each of its processes.
+
+        Before that it enters the boundary, with all of its processes.
 
         Raises:
             FunctionLoadError: There is no such function, or it cannot be called.
@@ -124,6 +135,7 @@ class Parent:
         """
         memory = {"memory": limits.memory_mib << 20, "memory_setting": limits.setting("memory_mib")}
         request = {"load": source, "further": list(further), "here": here, **memory}
+        request["boundary"] = boundary.to_wire() if boundary is not None else None
         try:
             answer = await self._asked(request, seconds=START_SECONDS)
         except ParentEndedError as error:
@@ -131,7 +143,12 @@ class Parent:
         if "problem" in answer:
             raise FunctionLoadError(str(answer["problem"]))
         found = answer["loaded"]
-        return Loaded(bool(found.get("is_async")), found.get("threads", ()), bool(found.get("uses_sandbox")))
+        return Loaded(
+            is_async=bool(found.get("is_async")),
+            threads=found.get("threads", ()),
+            uses_sandbox=bool(found.get("uses_sandbox")),
+            reached=found["reached"],
+        )
 
     async def tend(self, pairs: Sequence[tuple[int, int]], *, end: Sequence[int], reap: Sequence[int]) -> Answer:
         """Have it end processes, and fork one for each pair of descriptors: to talk by, and for what is printed.

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from rewardpool_runtime.functions.limits import LOOK_SECONDS, Limits
@@ -17,6 +17,7 @@ from rewardpool_runtime.functions.parent import ParentEndedError, ending
 from rewardpool_runtime.functions.process import FunctionProcess, IsAsyncError, Printed, ProcessEndedError
 from rewardpool_runtime.functions.source import Source
 from rewardpool_runtime.functions.supply import NoProcessError, Supply
+from rewardpool_runtime.guard.function import Boundary
 
 log = logging.getLogger("rewardpool.functions")
 
@@ -32,6 +33,10 @@ class Runner(Protocol):
     @property
     def places(self) -> int:
         """How many calls run at once; known when it is started."""
+
+    @property
+    def reached(self) -> Sequence[str]:
+        """What the function reaches though it should not, in words; known when it is started."""
 
     async def start(self) -> None:
         """Load the function; raises FunctionLoadError. Done again, it does nothing."""
@@ -113,6 +118,7 @@ class ProcessRunner:
         env: Mapping[str, str],
         further: Mapping[str, Any] = NO_FURTHER,
         printed: Printed | None = None,
+        boundary: Boundary | None = None,
     ) -> None:
         """Prepare.
 
@@ -122,11 +128,16 @@ class ProcessRunner:
             env: All variables of its processes, as `environment` returns them.
             further: Arguments besides those of a sample.
             printed: Is called with a sample's label and a line that the function printed; by default it is logged.
+            boundary: What its processes are kept from; None: from nothing that this process reaches.
         """
         self._name = source.name
         self._limits = limits
         self._further = further
-        self._supply = Supply(source, limits=limits, env=env, further=further, printed=printed or _log_printed)
+        self._supply = Supply(
+            source, limits=limits, env=env, further=further, printed=printed or _log_printed, boundary=boundary
+        )
+        self.reached: Sequence[str] = ()
+        """What its processes reach though they should not, in words; known when it is started."""
         self._places = Places()
         self._is_async = False
         self._calls_per_process = 1
@@ -148,7 +159,7 @@ class ProcessRunner:
             if self.places:
                 return
             loaded = await self._supply.start()
-            self._is_async = loaded.is_async
+            self._is_async, self.reached = loaded.is_async, loaded.reached
             if (most := self._limits.calls_per_process) is None:
                 # The sandbox's parent process takes several times as long to start as a run does.
                 most = 0 if self._supply.imports_itself or loaded.uses_sandbox else 1

@@ -19,6 +19,7 @@ from rewardpool_runtime.functions.parent import Loaded, Parent, ParentEndedError
 from rewardpool_runtime.functions.process import FunctionProcess, Printed, ProcessEndedError
 from rewardpool_runtime.functions.source import Source
 from rewardpool_runtime.functions.zygote import MAX_FORKS
+from rewardpool_runtime.guard.function import Boundary
 
 log = logging.getLogger("rewardpool.functions")
 
@@ -40,9 +41,17 @@ class Supply:
     """Processes with the function in them; used on one event loop."""
 
     def __init__(
-        self, source: Source, *, limits: Limits, env: Mapping[str, str], further: Collection[str], printed: Printed
+        self,
+        source: Source,
+        *,
+        limits: Limits,
+        env: Mapping[str, str],
+        further: Collection[str],
+        printed: Printed,
+        boundary: Boundary | None,
     ) -> None:
         """Prepare; see `ProcessRunner`."""
+        self._boundary = boundary
         self._source = source
         self._limits = limits
         self._env = env
@@ -158,7 +167,9 @@ class Supply:
         return parent, loaded
 
     async def _load(self, parent: Parent, *, here: bool) -> Loaded:
-        return await parent.load(self._source.to_wire(), further=self._further, limits=self._limits, here=here)
+        return await parent.load(
+            self._source.to_wire(), further=self._further, limits=self._limits, boundary=self._boundary, here=here
+        )
 
     async def _keep(self, parent: Parent) -> None:
         """Tend a parent until it dies, then another one, for ever."""

@@ -7,7 +7,7 @@ are places; beyond that, samples fail.
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -51,6 +51,11 @@ class ThreadRunner:
     def places(self) -> int:
         """See `Runner`."""
         return self._places.count
+
+    @property
+    def reached(self) -> Sequence[str]:
+        """Nothing that this process does not: it runs the function itself."""
+        return ()
 
     async def start(self) -> None:
         """Nothing is left to do."""

@@ -30,6 +30,8 @@ from rewardpool_runtime.functions import serving
 from rewardpool_runtime.functions.limits import MAX_FILE_BYTES
 from rewardpool_runtime.functions.load import FunctionLoadError, check_signature, load_function, unpickled
 from rewardpool_runtime.functions.outcome import is_async
+from rewardpool_runtime.guard import attempts
+from rewardpool_runtime.guard.function import Boundary, enter, part
 from rewardpool_runtime.process_stat import children
 
 MAX_FORKS: Final = 64
@@ -45,8 +47,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Parent:
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, supervisor: int) -> None:
         self._sock = sock
+        self._supervisor = supervisor
+        self._has_boundary = False
         self._pids: set[int] = set()
         self._servers: set[int] = set()
         """What the function's module started when it was imported; all calls use it."""
@@ -98,11 +102,12 @@ class _Parent:
             return function
 
         self._load, self._memory, self._memory_setting = load, request["memory"], request["memory_setting"]
+        found: dict[str, Any] = {"reached": self._enter(request["boundary"])}
         if not request["here"]:
-            return {"loaded": {}}
+            return {"loaded": found}
         try:
             self._function = load()
-            found = {
+            found |= {
                 "is_async": is_async(self._function),
                 "threads": _threads(),
                 "uses_sandbox": _SANDBOX in sys.modules,
@@ -118,6 +123,18 @@ class _Parent:
         gc.freeze()  # children write to fewer pages of the parent's
         _prepare(self._memory)
         return {"loaded": found}
+
+    def _enter(self, given: dict[str, Any] | None) -> list[str]:
+        """Enter a boundary, before anything of the user's runs; return what is reached though it should not be."""
+        if given is None:
+            return []
+        boundary = Boundary.read(given)
+        enter(boundary)
+        self._has_boundary = True
+        try:
+            return attempts.reached(boundary, server=self._supervisor)
+        except OSError as error:
+            return [f"what the function reaches cannot be tried: {error}"]
 
     def _forked(self, descriptors: list[int], number: int) -> int:
         talk, output = descriptors[2 * number : 2 * number + 2]
@@ -141,6 +158,8 @@ class _Parent:
         """Be a process that serves calls."""
         self._end_with_parent()
         os.setsid()
+        if self._has_boundary:
+            part()
         _libc.prctl(_CHILD_SUBREAPER, ctypes.c_ulong(1))  # what its call starts stays below it
         for standard in (1, 2):
             os.dup2(output, standard)
@@ -260,5 +279,5 @@ def main(descriptor: int, supervisor: int) -> None:
     _libc.prctl(_CHILD_SUBREAPER, ctypes.c_ulong(1))
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _Parent(socket.socket(fileno=descriptor)).serve()
+    _Parent(socket.socket(fileno=descriptor), supervisor).serve()
     os._exit(0)  # no `atexit` of the user's module

@@ -9,6 +9,7 @@ import pytest
 
 from rewardpool.sandbox import Call, probe, run
 from rewardpool.sandbox.parent import zygotes
+from rewardpool_runtime.guard.attempts import OF_POLICY_CODE, name_of
 
 BY_LIBC = """
 import ctypes, os
@@ -127,8 +128,7 @@ def count(): return sum(is_open(number) for number in range(3, 1000))
 
 def test_the_probe_reaches_all_without_a_sandbox_and_nothing_in_it(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
-    functions = [attempt.removeprefix("def ").partition("(")[0] for attempt in probe.ATTEMPTS.values()]
-    calls = [f"assert {function}({str(tmp_path)!r}) is not None" for function in functions]
+    calls = [f"assert {name_of(attempt)}({str(tmp_path)!r}) is not None" for attempt in OF_POLICY_CODE.values()]
     # In a child of this process, whose environment is then a process's of the same user.
-    subprocess.run([sys.executable, "-c", "\n".join(["import os", *probe.ATTEMPTS.values(), *calls])], check=True)
+    subprocess.run([sys.executable, "-c", "\n".join(["import os", *OF_POLICY_CODE.values(), *calls])], check=True)
     assert probe.reached() == []

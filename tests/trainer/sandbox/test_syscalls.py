@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rewardpool.sandbox.syscalls import MACHINES, filter_for
+from rewardpool_runtime.guard.syscalls import MACHINES, filter_for, filter_without_network
 
 PID = 4711
 ALLOWED, KILLED = 0x7FFF0000, 0x80000000
@@ -96,6 +96,14 @@ def test_calls_of_another_machine_or_another_table_end_the_process(name: str) ->
     for audit in {0x40000003, 0x40000028, *(one.audit for one in MACHINES.values())} - {machine.audit}:  # 32 bits
         assert decided(program, audit=audit, number=machine.allowed["getpid"]) == KILLED
     assert decided(program, audit=machine.audit, number=0x40000000) == KILLED
+
+
+@pytest.mark.parametrize(("name", "socket"), [("x86_64", 41), ("aarch64", 198)])
+def test_without_network_all_calls_but_those_that_make_sockets_may_be_made(name: str, socket: int) -> None:
+    audit, program = MACHINES[name].audit, filter_without_network(name)
+    refused = [one for one in range(600) if decided(program, audit=audit, number=one) != ALLOWED]
+    assert refused == [socket, 425]  # io_uring's queues make sockets too
+    assert decided(program, audit=0x40000003, number=102) == KILLED  # of 32 bits: socketcall
 
 
 def test_every_machine_allows_the_same_calls_by_their_names() -> None:

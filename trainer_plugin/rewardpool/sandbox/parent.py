@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from rewardpool.errors import SandboxError, SandboxUnavailableError
-from rewardpool.sandbox.guard import missing
 from rewardpool_runtime import frames
 from rewardpool_runtime.descriptors import open_standard_streams
 from rewardpool_runtime.frames import packed, receive
+from rewardpool_runtime.guard.kernel import missing
 
 BOOT: Final = """
 import sys

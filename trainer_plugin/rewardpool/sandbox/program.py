@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from rewardpool.sandbox.guard import Limits, restrict
 from rewardpool_runtime.frames import packed, receive, send, write
+from rewardpool_runtime.guard.policy_code import Limits, restrict
 
 FILE: Final = "<response>"
 """Name of the code in its tracebacks."""

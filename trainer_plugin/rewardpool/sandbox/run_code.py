@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rewardpool.errors import SandboxUnavailableError
-from rewardpool.sandbox.guard import missing
 from rewardpool.sandbox.runner import run
+from rewardpool_runtime.guard.kernel import missing
 
 OUTPUT_KIB: Final = 512
 """Every byte may be six in JSON, and a client reads answers of up to 4 MiB."""

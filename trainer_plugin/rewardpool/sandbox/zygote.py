@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rewardpool.sandbox import program
-from rewardpool.sandbox.guard import readable_folders
 from rewardpool_runtime.frames import receive, send
+from rewardpool_runtime.guard.policy_code import readable_folders
 
 
 def main(descriptor: int) -> None:

@@ -90,6 +90,10 @@ MACHINES: Final[Mapping[str, Machine]] = {
 }
 """By what `platform.machine` names them."""
 
+_SOCKET: Final = {"x86_64": 41, "aarch64": 198}
+_IO_URING_SETUP: Final = 425
+"""Of both: its queues make sockets without a system call."""
+
 TERMINAL_QUESTIONS: Final = (termios.TCGETS, termios.TIOCGWINSZ, termios.FIOCLEX, termios.FIONREAD)
 DESCRIPTOR_COMMANDS: Final = (
     fcntl.F_DUPFD, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL, fcntl.F_DUPFD_CLOEXEC,
@@ -165,16 +169,35 @@ def filter_for(pid: int, machine: str) -> bytes:
         "tgkill": _own_signal(pid, argument=2),
         "prlimit64": own_limits,
     }
-    begin = (
+    begin = _begin(calls) + _allow_if_one_of(list(calls.allowed.values()))
+    return begin + b"".join(_on(number, blocks[name]) for name, number in calls.special.items()) + _REFUSE
+
+
+def filter_without_network(machine: str) -> bytes:
+    """Return the filter for a process that may do all but make sockets; pairs of them, which reach nothing, it may.
+
+    Raises:
+        KeyError: There is none for such a machine.
+    """
+    return filter_refusing((_SOCKET[machine], _IO_URING_SETUP), machine)
+
+
+def filter_refusing(numbers: Sequence[int], machine: str) -> bytes:
+    """Return the filter for a process that may make all calls but those of these numbers."""
+    refusals = b"".join(_on(number, _REFUSE) for number in numbers)
+    return _begin(MACHINES[machine]) + refusals + _returns(_ALLOW)
+
+
+def _begin(calls: Machine) -> bytes:
+    """Load the call's number, after an end of whoever makes calls of another kind of processor."""
+    return (
         _INSTRUCTION.pack(_LOAD, 0, 0, _ARCHITECTURE)
         + _INSTRUCTION.pack(_EQUAL, 1, 0, calls.audit)
         + _returns(_KILL_PROCESS)
         + _INSTRUCTION.pack(_LOAD, 0, 0, _NUMBER)
         + _INSTRUCTION.pack(_AT_LEAST, 0, 1, _X32_BIT)
         + _returns(_KILL_PROCESS)
-        + _allow_if_one_of(list(calls.allowed.values()))
     )
-    return begin + b"".join(_on(number, blocks[name]) for name, number in calls.special.items()) + _REFUSE
 
 
 def _own_signal(pid: int, *, argument: int) -> bytes:

@@ -1,0 +1,105 @@
+"""What a reward function's process gives up: the pool's key, other processes, and the network where that is asked for.
+
+The function is trusted code, which may be clumsy, and may run a policy's. It keeps files, processes and threads, but
+what is beneath one folder and on the way to it: Landlock has no rule that refuses, so all that is beside is allowed.
+"""
+
+import contextlib
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rewardpool_runtime.guard import kernel, syscalls
+
+_LEFT_ALONE: Final = kernel.EXECUTE | kernel.READ_DIR | kernel.IOCTL_DEVICE
+"""Rights that tell nothing of what a file has in it: names of files are no secret."""
+
+
+_KEPT_CAPABILITIES: Final = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 10))
+"""Of root: to own and change files, to signal, to be another user, to listen on low ports.
+
+TRAP: by CAP_PERFMON, /proc shows another process's environment in spite of Landlock.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boundary:
+    """What a function's processes are kept from.
+
+    Attributes:
+        key_file: The file that they may not read; empty where there is none.
+        hidden: The folder that it is in, or one above: nothing beneath can be read or changed.
+        shown: Paths beneath it that can be, such as the function's code.
+        network: Whether they may make sockets.
+    """
+
+    key_file: str = ""
+    hidden: str = ""
+    shown: Sequence[str] = ()
+    network: bool = True
+
+    @classmethod
+    def read(cls, value: Mapping[str, Any]) -> "Boundary":
+        """Return a boundary from a frame of the supervisor's."""
+        return cls(**value)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self)
+
+
+def enter(boundary: Boundary) -> None:
+    """Give up what the boundary is for, for good, in this process of one thread and all that it starts.
+
+    What the machine lacks is left out: `attempts` finds what that leaves open.
+    """
+    if kernel.landlock_version() >= kernel.LEAST_LANDLOCK:
+        rights = kernel.file_rights() & ~_LEFT_ALONE
+        with contextlib.suppress(kernel.GuardError), kernel.Ruleset(files=rights, scopes=kernel.SCOPE_SIGNALS) as rules:
+            for path in _beside(boundary.hidden, boundary.shown):
+                with contextlib.suppress(OSError):  # it is gone by now, or not on a file system
+                    rules.allow(path, rights)
+            rules.restrict_self()
+    with contextlib.suppress(kernel.GuardError):
+        kernel.keep_capabilities(_KEPT_CAPABILITIES)
+    if not boundary.network and platform.machine() in syscalls.MACHINES:
+        with contextlib.suppress(kernel.GuardError):
+            kernel.filter_calls(syscalls.filter_without_network(platform.machine()))
+
+
+def part() -> None:
+    """Part this process from those that its parent forks beside it: it reads and signals none of them any more."""
+    if kernel.landlock_version() >= kernel.LEAST_LANDLOCK:
+        # A ruleset handles at least something; whatever it handles, moves between folders are refused unless allowed.
+        with (
+            contextlib.suppress(kernel.GuardError),
+            kernel.Ruleset(files=kernel.REFER, scopes=kernel.SCOPE_SIGNALS) as rules,
+        ):
+            rules.allow("/", kernel.REFER)
+            rules.restrict_self()
+
+
+def _beside(hidden: str, shown: Sequence[str]) -> Iterator[str]:
+    """Yield what is beside a folder and beside each one above it, and what is shown of the folder itself.
+
+    No links: what they lead to is on this list by its own name, or is hidden.
+    """
+    if not hidden:
+        yield "/"
+        return
+    above, hidden = "/", os.path.realpath(hidden)
+    for name in hidden.strip("/").split("/"):
+        for other in _entries(above):
+            if other != name and not os.path.islink(path := os.path.join(above, other)):
+                yield path
+        above = os.path.join(above, name)
+    yield from (path for path in map(os.path.realpath, shown) if path != hidden and path.startswith(f"{hidden}/"))
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # it may not be listed, and what it has is not readable then
+        return []
