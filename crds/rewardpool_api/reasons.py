@@ -170,6 +170,10 @@ class ConditionReason(_Reason):
         "RouterSilent",
         "A router has not answered the operator for some seconds; where its metrics count, the size may only grow.",
     )
+    WORKER_NOT_LISTED = (
+        "WorkerNotListed",
+        "A router has not listed a ready worker for a minute: most often it does not reach it.",
+    )
     ROUTER_REFUSES = "RouterRefuses", "A router refuses the operator's calls."
     TLS_UNUSABLE = (
         "TlsUnusable",

@@ -51,6 +51,13 @@ REGRESSIONS = {
             Step(366.2, "node: lost", math.inf, 190808),
         ),
     ),
+    "a worker that started again and that the router did not reach was said by no condition": (
+        620019,
+        (
+            Step(111.5, "worker: silent", math.inf, 51716),
+            Step(245.8, "worker: crashes", 65.6, 191186),
+        ),
+    ),
     "a pool whose load has a beat of its own went to zero between two bursts, as it may": (
         600011,
         (Step(395.3, "api: unreachable", 61.0, 564910),),

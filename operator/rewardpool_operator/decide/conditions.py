@@ -25,6 +25,8 @@ from rewardpool_operator.snapshot import Failure, Snapshot, Worker
 from rewardpool_operator.times import from_rfc3339, rfc3339
 from rewardpool_operator.untrusted import printable
 
+LISTING_PATIENCE_SECONDS: Final = 60.0
+"""For so long a router may lack a worker before the pool is degraded; it takes a few seconds to list one."""
 METRICS_PATIENCE_SECONDS: Final = 30.0
 """For so long metrics may be missing before the pool is degraded: a router that starts has none for some seconds."""
 
@@ -298,6 +300,7 @@ def _degraded(facts: Facts) -> Finding:
         or facts.agreement.problem
         or next((router.failure for router in snapshot.routers if router.failure), None)
         or _silence(snapshot)
+        or _unlisted(facts)
         or _blind(facts)
         or _sleepless(snapshot)
     )
@@ -340,6 +343,17 @@ def _silence(snapshot: Snapshot) -> Failure | None:
     if scaling is not None and not scaling.is_external:
         message += "; until it does, the size may grow and not shrink"
     return Failure(reason=ConditionReason.ROUTER_SILENT, message=message)
+
+
+def _unlisted(facts: Facts) -> Failure | None:
+    """A router that does not list a worker though it was told to; None when all do."""
+    late = {router.name for router in facts.snapshot.routers if router.late_seconds >= LISTING_PATIENCE_SECONDS}
+    missing = [join for join in facts.lists.joins if join.router in late] if facts.lists is not None else []
+    if not missing:
+        return None
+    message = f"router {missing[0].router} does not list {', '.join(join.worker_url for join in missing[:3])}"
+    advice = "most often it does not reach it: a NetworkPolicy, a mesh, or a worker that does not answer"
+    return Failure(reason=ConditionReason.WORKER_NOT_LISTED, message=f"{message}; {advice}")
 
 
 def _sleepless(snapshot: Snapshot) -> Failure | None:

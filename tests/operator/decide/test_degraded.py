@@ -42,6 +42,16 @@ def test_what_is_wrong_with_a_worker_is_said_behind_it() -> None:
     assert degraded(plan) == ("ApplyFailed", f"{REFUSED.message}; EngineExited: out of memory")
 
 
+@pytest.mark.parametrize(("late", "reason"), [(59.0, "AsExpected"), (60.0, "WorkerNotListed")])
+def test_a_worker_that_a_router_does_not_list_for_a_minute_is_named(late: float, reason: str) -> None:
+    both = (a_worker("a"), a_worker("b"))
+    routers = (a_router("one", workers=both), a_router("two", workers=both[:1], late_seconds=late))
+    condition = decide(a_snapshot(*both, routers=routers)).status.condition("Degraded")
+    assert condition is not None
+    assert condition.reason == reason
+    assert (f"router two does not list {both[1].url}; most often" in condition.message) == (late == 60)
+
+
 def test_a_failure_that_lasts_is_one_event_and_keeps_its_time() -> None:
     first = decide(of(REFUSED))
     assert [event.reason for event in first.events if event.type == "Warning"] == ["ApplyFailed"]
