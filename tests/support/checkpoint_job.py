@@ -15,7 +15,7 @@ from support.update_job import make_actor, share_of
 
 from rewardpool_train.actor import checkpoint
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.actor.ranks import Ranks, join_job
 
 STEPS, STOP = 4, 2
 
@@ -65,7 +65,7 @@ def killed(ranks: Ranks, folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Do one of the three, and save what came of it."""
     mode, folder, file = sys.argv[1:]
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         result = {"begin": begin, "resume": resume, "killed": killed}[mode](ranks, Path(folder))
         if ranks.first:
             torch.save(result, file)

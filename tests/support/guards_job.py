@@ -22,7 +22,7 @@ from rewardpool.rewards import RunningMoments
 from rewardpool_train.actor import checkpoint, fsdp
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
 from rewardpool_train.actor.loading import load_to_shard
-from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.actor.ranks import Ranks, join_job
 from rewardpool_train.actor.rollout import VllmEngine
 from rewardpool_train.actor.rollout.vllm_client import SocketAddress
 from rewardpool_train.config import VllmConfig
@@ -129,7 +129,7 @@ def shared_moments(ranks: Ranks) -> tuple[float, float]:
     """Count another score on each rank; what scores are scaled by then."""
     moments = RunningMoments({"part": None})
     moments.count({"part": float(ranks.rank)})
-    moments.advance(1, together=ranks.gathered)
+    moments.advance(1, together=ranks.all_gather)
     scaling = moments.scale_of("part", 1)
     return scaling.mean, scaling.std
 
@@ -137,7 +137,7 @@ def shared_moments(ranks: Ranks) -> tuple[float, float]:
 def main() -> None:
     """Meet all of it."""
     folder = Path(sys.argv[1])
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         results = {
             "full": full_folder(ranks, make_actor(ranks), folder),
             "odd": odd_gradients(ranks),

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from rewardpool_train.actor.ranks import joined
+from rewardpool_train.actor.ranks import join_job
 
 kept: list[dist.ProcessGroup] = []
 """The group, as modules sharded by FSDP keep it beyond the job."""
@@ -27,7 +27,7 @@ def let_all_else_go_first() -> None:
 
 def main() -> None:
     """Join, reduce a few tensors, and leave."""
-    with joined(deadline_seconds=60):
+    with join_job(deadline_seconds=60):
         kept.append(dist.group.WORLD)
         let_all_else_go_first()
         for _ in range(5):

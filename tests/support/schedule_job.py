@@ -15,7 +15,7 @@ from support.update_job import FORWARD, make_actor
 
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.learner import ActorLearner, Batch, EngineRollouts
-from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.actor.ranks import Ranks, join_job
 from rewardpool_train.pipeline.engine import Pipeline
 from rewardpool_train.pipeline.on_thread import on_thread
 from rewardpool_train.pipeline.overlap import Overlap
@@ -112,7 +112,7 @@ def train(name: ScheduleName, ranks: Ranks, thread: Executor) -> list[dict[str, 
 
 def main() -> None:
     """Train by every schedule, and save what came of each."""
-    with joined(deadline_seconds=60) as ranks, ThreadPoolExecutor(1) as thread:
+    with join_job(deadline_seconds=60) as ranks, ThreadPoolExecutor(1) as thread:
         results = {name: train(name, ranks, thread) for name in SCHEDULES}
         if ranks.first:
             torch.save(results, sys.argv[1])

@@ -12,8 +12,8 @@ from support import tiny_policy
 
 from rewardpool_train.actor.data import Rollout
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool_train.actor.ranks import Ranks, joined
-from rewardpool_train.actor.tokens import Forward, log_probs_of
+from rewardpool_train.actor.ranks import Ranks, join_job
+from rewardpool_train.actor.tokens import Forward, compute_log_probs
 from rewardpool_train.objective import Objective
 
 # Shares of 4 are unequal where it matters: two unscored rollouts in one of them, other lengths in each.
@@ -45,7 +45,7 @@ def rated_rollouts() -> list[RatedRollout]:
         Rollout(group=0, member=at, prompt_ids=tokens(1 + at % 3), response_ids=tokens(2 + at), ended=False)
         for at in range(len(ADVANTAGES))
     ]
-    behaviour = log_probs_of(tiny_policy.make_policy(seed=0), rollouts, forward=FORWARD)
+    behaviour = compute_log_probs(tiny_policy.make_policy(seed=0), rollouts, forward=FORWARD)
     return [
         RatedRollout(rollout=rollout, behaviour=then + 0.05, advantage=advantage, proximal=then - 0.05)
         for rollout, then, advantage in zip(rollouts, behaviour, ADVANTAGES, strict=True)
@@ -101,7 +101,7 @@ def uneven_update(ranks: Ranks) -> dict[str, Any]:
 
 def main() -> None:
     """Update in every way, and save what came of each."""
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         results = {name: update(ranks, **options) for name, options in WAYS.items()}
         results["uneven"] = uneven_update(ranks)
         if ranks.first:

@@ -52,7 +52,7 @@ class Training:
         self.score = RewardScore(OnThisLoop(reward), to_episode=self._episode, tally=self.tally)
         self.buffer: GroupBuffer[Prompt, Rollout] = GroupBuffer()
         self._completed = asyncio.Event()
-        self._scores = ScoreTasks(self.score.in_pipeline(), self.buffer, self._completed.set, tasks=tasks)
+        self._scores = ScoreTasks(self.score.as_scoring(), self.buffer, self._completed.set, tasks=tasks)
 
     @staticmethod
     def _episode(task: GroupTask[Prompt], member: int, _: Rollout) -> Episode:
@@ -65,12 +65,12 @@ class Training:
     def ended(self, index: int, members: Sequence[int]) -> None:
         for member in members:
             rollout = Rollout(group=index, member=member, prompt_ids=[1], response_ids=[2], ended=True)
-            self._scores.ended(self.buffer.ended(index, member, rollout), member)
+            self._scores.submit(self.buffer.add_rollout(index, member, rollout), member)
 
     async def scores(self, index: int) -> Sequence[float | None]:
         """Those of a group, once it is complete."""
         await self._completed.wait()
-        [group] = self.buffer.take([index])
+        [group] = self.buffer.pop([index])
         return group.rated().scores
 
 
@@ -130,8 +130,8 @@ async def test_a_resumed_job_asks_again_for_what_another_revision_scored_before(
         after.begin(0)
         for member, score in scored.items():
             rollout = Rollout(group=0, member=member, prompt_ids=[1], response_ids=[2], ended=True)
-            after.buffer.ended(0, member, rollout)
-            after.buffer.scored(0, member, score)
+            after.buffer.add_rollout(0, member, rollout)
+            after.buffer.add_score(0, member, score)
         after.ended(0, range(3, SIZE))
         scores = await after.scores(0)
     assert list(scores) == [2.0] * SIZE

@@ -77,7 +77,7 @@ async def test_an_unscored_sample_is_counted_and_has_no_number() -> None:
 
 def test_a_penalty_is_not_counted_as_a_score_from_a_worker() -> None:
     tally = Tally(submitted=1)
-    assert tally.enter(Rating(total=-1.0, components={"right": None}, error=ScoreError("3.1", "not a number"))) == -1.0
+    assert tally.record(Rating(total=-1.0, components={"right": None}, error=ScoreError("3.1", "not a number"))) == -1.0
     assert (tally.scored, tally.penalties, tally.lost) == (0, 1, 0)
 
 
@@ -105,8 +105,8 @@ async def test_what_the_parts_said_is_kept_until_the_group_is_trained_on_and_no_
     reward.answer.set_result(Rating(total=0.5, components={"right": 1.0}))
     scoring = scoring_by(reward, Tally())
     await scoring.score(TASK, 1, ROLLOUT)
-    assert scoring.take_components(TASK) == [{"right": 1.0}]
-    assert scoring.take_components(TASK) == []
+    assert scoring.pop_components(TASK) == [{"right": 1.0}]
+    assert scoring.pop_components(TASK) == []
 
 
 async def judge(reward: FakeGroupReward, tally: Tally) -> list[float | None]:
@@ -114,8 +114,8 @@ async def judge(reward: FakeGroupReward, tally: Tally) -> list[float | None]:
 
 
 def test_a_reward_that_needs_groups_is_asked_of_groups_and_another_of_single_rollouts() -> None:
-    assert isinstance(scoring_by(FakeGroupReward(), Tally()).in_pipeline(), GroupScore)
-    assert not isinstance(scoring_by(FakeReward(), Tally()).in_pipeline(), GroupScore)
+    assert isinstance(scoring_by(FakeGroupReward(), Tally()).as_scoring(), GroupScore)
+    assert not isinstance(scoring_by(FakeReward(), Tally()).as_scoring(), GroupScore)
 
 
 async def test_each_member_of_a_group_has_its_own_rating_and_is_counted_by_it() -> None:
@@ -125,7 +125,7 @@ async def test_each_member_of_a_group_has_its_own_rating_and_is_counted_by_it() 
     scoring = scoring_by(reward, tally)
     assert await scoring.judge(RolledGroup(task=TASK, rollouts=[ROLLOUT, ROLLOUT])) == [0.5, None]
     assert (tally.submitted, tally.scored, tally.unscored, tally.lost) == (2, 1, 1, 0)
-    assert scoring.take_components(TASK) == [{"right": 1.0}, {"right": None}]
+    assert scoring.pop_components(TASK) == [{"right": 1.0}, {"right": None}]
 
 
 async def test_a_group_that_fails_under_the_policy_raise_is_its_error_and_all_of_it_is_lost() -> None:

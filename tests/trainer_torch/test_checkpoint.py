@@ -12,7 +12,7 @@ from support import checkpoint_job, update_job
 from support.torchrun import run_job
 
 from rewardpool_train.actor import checkpoint
-from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.actor.ranks import Ranks, join_job
 
 
 def run(mode: str, checkpoints: Path, *, ranks: int) -> subprocess.CompletedProcess[str]:
@@ -40,7 +40,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, Any
 @pytest.fixture
 def alone() -> Iterator[Ranks]:
     """This process as a job of its own."""
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         yield ranks
 
 
@@ -74,7 +74,7 @@ def test_a_killed_save_leaves_the_checkpoint_before_it(begun: dict[int, Any], tm
     assert resumed is not None
     assert resumed.step == checkpoint_job.STOP
     checkpoint.save(folder, actor, ranks=alone, step=3, state={}, keep=2)
-    assert [path.name for path in checkpoint.saved(folder)] == ["step-000002", "step-000003"]
+    assert [path.name for path in checkpoint.list_checkpoints(folder)] == ["step-000002", "step-000003"]
     assert not (folder / "step-000003.part").exists()
 
 
@@ -82,7 +82,7 @@ def test_the_newest_checkpoints_are_kept(tmp_path: Path, alone: Ranks) -> None:
     actor = update_job.make_actor(alone)
     for step in (8, 9, 10):
         checkpoint.save(tmp_path, actor, ranks=alone, step=step, state={}, keep=2)
-    assert [path.name for path in checkpoint.saved(tmp_path)] == ["step-000009", "step-000010"]
+    assert [path.name for path in checkpoint.list_checkpoints(tmp_path)] == ["step-000009", "step-000010"]
 
 
 def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path: Path, alone: Ranks) -> None:

@@ -120,7 +120,7 @@ async def test_two_ranks_share_their_gpus_with_all_pools_of_their_reward(
             assert [what for at, what in seen if at < begin][-1] == "sleep"
         assert sum(what == "score" for _, what in seen) >= 96
         assert sleep_of(pool) == SleepStatus(state="Asleep")
-        assert GpuLock([pool.folder.path]).take()
+        assert GpuLock([pool.folder.path]).try_acquire()
 
 
 @pytest.mark.parametrize("when", [pytest.param("it computes", marks=pytest.mark.long), "it holds the pool awake"])
@@ -147,7 +147,7 @@ async def test_a_rank_that_is_killed_leaves_nothing_awake_and_nothing_locked(
         assert await process.wait() != 0
 
     async def asleep() -> bool:
-        return sleep_of(machine) == SleepStatus(state="Asleep") and lock.take()
+        return sleep_of(machine) == SleepStatus(state="Asleep") and lock.try_acquire()
 
     await eventually(asleep, what="it sleeps, and the GPU is free", seconds=20)
 

@@ -10,7 +10,7 @@ from support.torchrun import run_job
 from rewardpool.errors import ConfigError
 from rewardpool_train.actor.fsdp import recompute_activations
 from rewardpool_train.actor.grpo import token_losses
-from rewardpool_train.actor.tokens import log_probs_of
+from rewardpool_train.actor.tokens import compute_log_probs
 from rewardpool_train.objective import Objective
 
 
@@ -39,7 +39,7 @@ def plain_gradients(objective: Objective) -> dict[str, torch.Tensor]:
     tokens = sum(len(rated.rollout.response_ids) for rated in scored)
     for rated in scored:
         length = len(rated.rollout.response_ids)
-        [reference_log_probs] = log_probs_of(reference, [rated.rollout], forward=update_job.FORWARD)
+        [reference_log_probs] = compute_log_probs(reference, [rated.rollout], forward=update_job.FORWARD)
         each = token_losses(
             log_probs=update_job.FORWARD.log_probs(policy, [rated.rollout]),
             proximal=rated.proximal.unsqueeze(0),
@@ -94,7 +94,7 @@ def test_bfloat16_layers_get_a_gradient_near_that_of_float32(updated: dict[int, 
 
 def test_the_log_probs_of_now_are_those_of_the_plain_model(updated: dict[int, Any]) -> None:
     rollouts = [rated.rollout for rated in update_job.rated_rollouts()]
-    plain = log_probs_of(tiny_policy.make_policy(seed=0), rollouts, forward=update_job.FORWARD)
+    plain = compute_log_probs(tiny_policy.make_policy(seed=0), rollouts, forward=update_job.FORWARD)
     for way in ("plain", "packed"):
         for expected, found in zip(plain, updated[1][way]["log_probs"], strict=True):
             assert torch.allclose(expected, found, atol=1e-5)

@@ -11,7 +11,7 @@ from support import tiny_policy
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.rollout import TransformersEngine
 from rewardpool_train.actor.rollout.transformers_engine import EndWatcher
-from rewardpool_train.actor.tokens import Forward, log_probs_of
+from rewardpool_train.actor.tokens import Forward, compute_log_probs
 from rewardpool_train.pipeline.parts import GroupTask
 
 PROMPTS = [[1, 2, 3], [4], [5, 6]]
@@ -109,7 +109,7 @@ def test_seed_and_group_decide_the_responses(policy: Any, thread: ThreadPoolExec
 def test_log_probabilities_are_those_that_the_tokens_were_drawn_by(engine: TransformersEngine) -> None:
     rollouts = sampled(engine)
     forward = Forward(pad_id=tiny_policy.PAD, device=torch.device("cpu"), temperature=TEMPERATURE)
-    for rollout, expected in zip(rollouts, log_probs_of(engine.model, rollouts, forward=forward), strict=True):
+    for rollout, expected in zip(rollouts, compute_log_probs(engine.model, rollouts, forward=forward), strict=True):
         torch.testing.assert_close(torch.tensor(rollout.log_probs), expected, atol=1e-4, rtol=0)
 
 

@@ -18,7 +18,7 @@ from rewardpool_train.actor.rollout.vllm_client import (
     VllmClient,
     read_response,
 )
-from rewardpool_train.actor.rollout.vllm_engine import rollout_of
+from rewardpool_train.actor.rollout.vllm_engine import to_rollout
 
 SAMPLING = Sampling(served_name="policy", end_ids=[7, 9], max_new_tokens=3, temperature=0.5)
 
@@ -65,7 +65,7 @@ class StandInVllm:
         runner = web.AppRunner(app, handler_cancellation=True)
         await runner.setup()
         await web.UnixSite(runner, str(folder / "vllm")).start()
-        async with VllmClient.connected(SocketAddress(folder / "vllm"), attempts=attempts) as client:
+        async with VllmClient.connect(SocketAddress(folder / "vllm"), attempts=attempts) as client:
             yield client
         await runner.cleanup()
 
@@ -103,7 +103,7 @@ def test_a_response_without_all_of_its_parts_is_an_error(changes: dict[str, Any]
 
 def test_versions_are_kept_by_token_only_where_they_differ() -> None:
     mixed, pure = read_response(answer()), Response(token_ids=[5], log_probs=[-1.0], versions=[4], ended=False)
-    rollouts = [rollout_of(response, group=0, member=0, prompt_ids=[1]) for response in (mixed, pure)]
+    rollouts = [to_rollout(response, group=0, member=0, prompt_ids=[1]) for response in (mixed, pure)]
     assert [(rollout.version, rollout.token_versions) for rollout in rollouts] == [(4, [4, 4, 5]), (4, None)]
 
 

@@ -15,11 +15,11 @@ from support.fleet import eventually, server_python
 from support.torchrun import TESTS
 
 from rewardpool_train.actor.data import Prompt, Rollout
-from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.actor.ranks import Ranks, join_job
 from rewardpool_train.actor.rollout import VllmEngine
 from rewardpool_train.actor.rollout.vllm_client import SocketAddress
 from rewardpool_train.actor.rollout.vllm_server import running_vllm
-from rewardpool_train.actor.tokens import Forward, log_probs_of
+from rewardpool_train.actor.tokens import Forward, compute_log_probs
 from rewardpool_train.config import VllmConfig
 from rewardpool_train.pipeline.parts import GroupTask
 
@@ -66,7 +66,7 @@ def policy_of(version: int, *, endless: bool = False) -> Any:
 
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[Ranks]:
-    with joined(deadline_seconds=60) as alone:
+    with join_job(deadline_seconds=60) as alone:
         yield alone
 
 
@@ -143,7 +143,7 @@ async def more_are_sampled(socket: Path, tokens: int) -> None:
 def distances(rollouts: Sequence[Rollout], policy: Any) -> list[torch.Tensor]:
     """How far each token's log-probability is from that by a policy."""
     forward = Forward(pad_id=tiny_policy.PAD, device=torch.device("cpu"), temperature=TEMPERATURE)
-    expected = log_probs_of(policy, rollouts, forward=forward)
+    expected = compute_log_probs(policy, rollouts, forward=forward)
     return [(torch.tensor(r.log_probs) - row).abs() for r, row in zip(rollouts, expected, strict=True)]
 
 

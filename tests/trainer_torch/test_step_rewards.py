@@ -21,7 +21,7 @@ from rewardpool.rewards.rating import StepReward
 from rewardpool.rewards.steps import steps_of
 from rewardpool_api.contract import CallerError
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool_train.actor.ranks import joined
+from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.advantages import process_advantages
@@ -196,7 +196,7 @@ def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfi
 
 def trained(config: TrainConfig, reward: DigitSteps) -> list[StepRecord]:
     """Train alone, in this process."""
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         return Trainer(config, ranks=ranks, reward=reward).run(lambda record: None)
 
 
@@ -251,7 +251,7 @@ def test_a_job_goes_on_with_the_rewards_of_steps_that_a_checkpoint_has(tmp_path:
     changes: dict[str, Any] = {"schedule": "one_step_off_minibatch", "checkpoint": {"every_steps": 1}}
     _, whole = trained(config_of(tmp_path, policy_folder, output="whole", **changes), DigitSteps())
     parts = config_of(tmp_path, policy_folder, output="parts", **changes)
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         Trainer(parts, ranks=ranks, reward=DigitSteps()).run(lambda record: None, should_stop=lambda: True)
         [rest] = Trainer(parts, ranks=ranks, reward=DigitSteps()).run(lambda record: None)
     assert (rest.step, rest.scored, rest.loss) == (whole.step, whole.scored, pytest.approx(whole.loss))

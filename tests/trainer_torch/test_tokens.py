@@ -7,9 +7,9 @@ import torch
 from support import tiny_policy
 
 from rewardpool_train.actor.data import Prompt, Rollout
-from rewardpool_train.actor.packing import packed_log_probs, rows_of
+from rewardpool_train.actor.packing import pack_rows, packed_log_probs
 from rewardpool_train.actor.rollout import TransformersEngine
-from rewardpool_train.actor.tokens import Forward, log_probs_of
+from rewardpool_train.actor.tokens import Forward, compute_log_probs
 from rewardpool_train.pipeline.parts import GroupTask
 
 CPU = torch.device("cpu")
@@ -31,9 +31,9 @@ TOGETHER = [
 
 @pytest.mark.parametrize("forward", [PADDED, PACKED, replace(PADDED, micro_batch=3), replace(PADDED, pack_tokens=1)])
 def test_log_probs_are_those_of_each_response_alone(policy: Any, forward: Forward) -> None:
-    together = log_probs_of(policy, TOGETHER, forward=forward)
+    together = compute_log_probs(policy, TOGETHER, forward=forward)
     for found, single in zip(together, TOGETHER, strict=True):
-        [alone] = log_probs_of(policy, [single], forward=PADDED)
+        [alone] = compute_log_probs(policy, [single], forward=PADDED)
         assert torch.allclose(found, alone, atol=1e-5)
 
 
@@ -63,7 +63,7 @@ def test_log_probs_are_the_ones_that_were_sampled_from(policy: Any, forward: For
         )
         task = GroupTask(index=0, prompt=Prompt(prompt=""), size=1, version=0)
         engine.generate([task], lambda task, member, rollout: sampled.append(rollout))
-    [log_probs] = log_probs_of(policy, sampled, forward=replace(forward, temperature=0.01))
+    [log_probs] = compute_log_probs(policy, sampled, forward=replace(forward, temperature=0.01))
     assert log_probs.tolist() == pytest.approx([0.0] * len(sampled[0].response_ids), abs=1e-2)
 
 
@@ -77,12 +77,12 @@ def test_log_probs_are_the_ones_that_were_sampled_from(policy: Any, forward: For
     ],
 )
 def test_rows_are_filled_with_the_longest_first(lengths: list[int], budget: int, rows: list[list[int]]) -> None:
-    assert rows_of(lengths, budget=budget) == rows
+    assert pack_rows(lengths, budget=budget) == rows
 
 
 def test_every_rollout_is_in_one_row_and_no_row_is_over_the_budget() -> None:
     lengths = torch.randint(1, 30, (200,), generator=torch.Generator().manual_seed(0)).tolist()
-    rows = rows_of(lengths, budget=40)
+    rows = pack_rows(lengths, budget=40)
     assert sorted(at for row in rows for at in row) == list(range(200))
     assert max(sum(lengths[at] for at in row) for row in rows) <= 40
     assert len(rows) <= 11 / 9 * -(-sum(lengths) // 40) + 1

@@ -22,13 +22,13 @@ from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, ScoreError
 from rewardpool.rewards import BlockingReward, Episode, Rating
 from rewardpool_train.actor.data import Rollout
-from rewardpool_train.actor.ranks import joined
+from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.records import StepRecord
-from rewardpool_train.actor.resume import other_ranks_state
+from rewardpool_train.actor.resume import reshard_state
 from rewardpool_train.actor.scoring import Tally
 from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.config import TrainConfig, load_train_config
-from rewardpool_train.job import _ended_by, main, score_dtype, summarise
+from rewardpool_train.job import _stop_on, main, score_dtype, summarise
 from rewardpool_train.pipeline.schedule import SCHEDULES
 from rewardpool_train.pipeline.state import PipelineState
 
@@ -106,7 +106,7 @@ def trained(
     config: TrainConfig, score: Callable[[str], float | None], kind: type[FakeReward] = FakeReward
 ) -> tuple[list[StepRecord], Tally]:
     """Train alone, in this process."""
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         trainer = Trainer(config, ranks=ranks, reward=kind(score))
         return trainer.run(lambda record: None), trainer.tally
 
@@ -235,7 +235,7 @@ def test_a_job_goes_on_from_the_middle_of_its_pipeline(
     tmp_path: Path, policy_folder: Path, schedule: str, kind: type[FakeReward]
 ) -> None:
     config = config_of(tmp_path, policy_folder, steps=4, schedule=schedule, checkpoint={"every_steps": 2})
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         first = Trainer(config, ranks=ranks, reward=kind(share_of_sevens))
         begun = first.run(lambda record: None, should_stop=iter([False, True]).__next__)
         second = Trainer(config, ranks=ranks, reward=kind(share_of_sevens))
@@ -261,11 +261,11 @@ def test_a_checkpoint_of_other_ranks_rolls_out_again_what_was_rolled_out_ahead(
         groups=[],
         again=dict.fromkeys([4, 5, 6, 7], 1),
     )
-    state = other_ranks_state([saved], config, 2)
+    state = reshard_state([saved], config, 2)
     state.check("one_step_off_minibatch", config.plan(2))
     assert (state.trained, state.begun, state.again) == (2, 2, {})
     with pytest.raises(ConfigError, match="can only be gone on from with as many ranks"):
-        other_ranks_state([saved], config_of(tmp_path, policy_folder, schedule="fully_async"), 2)
+        reshard_state([saved], config_of(tmp_path, policy_folder, schedule="fully_async"), 2)
 
 
 def test_a_checkpoint_of_other_ranks_goes_on_behind_the_last_prompt_that_any_of_them_dropped(
@@ -286,10 +286,10 @@ def test_a_checkpoint_of_other_ranks_goes_on_behind_the_last_prompt_that_any_of_
             dropped=dropped,
         )
 
-    state = other_ranks_state([saved(dropped=0), saved(dropped=3)], config, 1)
+    state = reshard_state([saved(dropped=0), saved(dropped=3)], config, 1)
     state.check("one_step_off_minibatch", config.plan(1))
     assert (state.trained, state.begun, state.dropped) == (2, 14, 10)
-    assert other_ranks_state([saved(dropped=0), saved(dropped=0)], config, 1).begun == 4
+    assert reshard_state([saved(dropped=0), saved(dropped=0)], config, 1).begun == 4
 
 
 def test_what_a_reward_models_scores_are_good_to_is_that_of_its_pool() -> None:
@@ -304,7 +304,7 @@ def test_groups_whose_scores_differ_by_less_than_they_are_good_to_are_uninformat
     tmp_path: Path, policy_folder: Path
 ) -> None:
     config = config_of(tmp_path, policy_folder, steps=1)
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         reward = FakeReward(lambda text: 20.0 + 0.1 * share_of_sevens(text))
         trainer = Trainer(config, ranks=ranks, reward=reward, score_dtype="bfloat16")
         [record] = trainer.run(lambda record: None)
@@ -314,7 +314,7 @@ def test_groups_whose_scores_differ_by_less_than_they_are_good_to_are_uninformat
 def normalized_job(config: TrainConfig, *, stop_after: int | None = None) -> list[StepRecord]:
     """Train alone by a real reward that is scaled by the steps before."""
     spec = {"function": share_of_sevens_in, "name": "sevens", "clip": [0, 0.5], "normalize": "running"}
-    with joined(deadline_seconds=60) as ranks, BlockingReward(spec) as reward:
+    with join_job(deadline_seconds=60) as ranks, BlockingReward(spec) as reward:
         trainer = Trainer(config, ranks=ranks, reward=reward)
         told = iter(range(1, 100))
         return trainer.run(lambda record: None, should_stop=lambda: next(told) == stop_after)
@@ -382,7 +382,7 @@ def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> N
 
 def test_the_trained_policy_can_be_loaded_again(tmp_path: Path, policy_folder: Path) -> None:
     config = config_of(tmp_path, policy_folder, steps=1)
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         trainer = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
         trainer.run(lambda record: None)
         trainer.save_policy()
@@ -394,7 +394,7 @@ def test_the_trained_policy_can_be_loaded_again(tmp_path: Path, policy_folder: P
 
 
 def test_a_job_that_is_told_to_end_ends_after_its_step_with_nothing_lost(tmp_path: Path, policy_folder: Path) -> None:
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         config = config_of(tmp_path, policy_folder, steps=100)
         trainer = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
         records = trainer.run(lambda record: None, should_stop=lambda: True)
@@ -425,7 +425,7 @@ class NotedDemand(JobDemand):
 
 def test_the_phases_of_every_step_are_told(tmp_path: Path, policy_folder: Path) -> None:
     demand = NotedDemand()
-    with joined(deadline_seconds=60) as ranks:
+    with join_job(deadline_seconds=60) as ranks:
         config = config_of(tmp_path, policy_folder, steps=2)
         reward = FakeReward(share_of_sevens)
         Trainer(config, ranks=ranks, reward=reward, demand=demand).run(lambda record: None)
@@ -434,7 +434,7 @@ def test_the_phases_of_every_step_are_told(tmp_path: Path, policy_folder: Path) 
 
 
 def test_sigterm_tells_a_job_to_end_instead_of_ending_it() -> None:
-    with _ended_by(signal.SIGTERM) as should_stop:
+    with _stop_on(signal.SIGTERM) as should_stop:
         before = should_stop()
         os.kill(os.getpid(), signal.SIGTERM)
         assert (before, should_stop()) == (False, True)

@@ -12,7 +12,7 @@ from support.rates_single import RatesSingle
 
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
-from rewardpool_train.actor.ranks import joined
+from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.config import TrainConfig
 
@@ -57,7 +57,7 @@ def config_of(folder: Path) -> TrainConfig:
 
 def test_a_job_trains_on_what_vllm_samples_with_the_weights_of_each_step(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    with joined(deadline_seconds=600) as ranks:
+    with join_job(deadline_seconds=600) as ranks:
         trainer = Trainer(config, ranks=ranks, reward=FakeReward())
         records = trainer.run(lambda record: None)
     assert (trainer.tally.submitted, trainer.tally.scored) == (4 * 32, 4 * 32)

@@ -86,7 +86,7 @@ class RolloutConfig(ConfigPart):
     """Of the sampling."""
 
     @model_validator(mode="after")
-    def _members_fit_the_group(self) -> Self:
+    def _check_min_members(self) -> Self:
         if self.min_members is not None and self.min_members > self.group_size:
             raise ValueError(f"min_members is {self.min_members}, more than group_size, which is {self.group_size}")
         return self
@@ -189,7 +189,7 @@ class TrainConfig(ConfigPart):
             rollouts_at_once=self.max_staleness + 1 if self.rollout.engine == "vllm" else 1,
         )
 
-    def rewards_steps(self) -> bool:
+    def has_step_rewards(self) -> bool:
         """Return whether each step of a response has a reward of its own.
 
         Raises:
@@ -211,7 +211,7 @@ class TrainConfig(ConfigPart):
             )
         return True
 
-    def rollout_rounds_otherwise(self) -> bool:
+    def has_inexact_rollouts(self) -> bool:
         """Return whether a rollout's log-probabilities differ from the trainer's own by more than float32's rounding.
 
         Generation computes token by token and the trainer whole sequences. In bfloat16 that moves the mean over a
@@ -286,7 +286,7 @@ def load_train_config(path: Path) -> TrainConfig:
             parse_reward(raw.get("reward", {}))
     mistakes.check()
     with mistakes.gather():
-        config.rewards_steps()
+        config.has_step_rewards()
     if config.colocated.enabled:
         with mistakes.gather():
             config.check_shares_gpu()

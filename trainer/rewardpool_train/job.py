@@ -31,11 +31,11 @@ from rewardpool.demand.together import Together
 from rewardpool.errors import RewardPoolError
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.score_noise import ScoreDtype, coarsest
-from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.actor.ranks import Ranks, join_job
 from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.reporting import reporting
 from rewardpool_train.actor.scoring import Tally
-from rewardpool_train.actor.sharing import sharing_of
+from rewardpool_train.actor.sharing import open_sharing
 from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.config import TrainConfig, load_train_config
 
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = load_train_config(given.config)
         if given.output is not None:
             config = config.model_copy(update={"output": given.output.resolve()})
-        with joined(deadline_seconds=config.step_deadline_seconds) as ranks:
+        with join_job(deadline_seconds=config.step_deadline_seconds) as ranks:
             lost = train(config, ranks)
     except (RewardPoolError, TimeoutError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -82,16 +82,16 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
         TimeoutError: A step's scores did not come within the deadline.
     """
     with BlockingReward(config.reward) as reward:
-        sharing = sharing_of(config, reward, ranks=ranks)
-        with _announced(reward, config, ranks) as demand:
+        sharing = open_sharing(config, reward, ranks=ranks)
+        with _announce(reward, config, ranks) as demand:
             # All ranks go by what rank 0 found: a group is informative on all of them or on none.
-            dtype = ranks.from_first(score_dtype(reward.pools.values()))
+            dtype = ranks.broadcast(score_dtype(reward.pools.values()))
             trainer = Trainer(config, ranks=ranks, reward=reward, demand=demand, sharing=sharing, score_dtype=dtype)
             shown = reporting(
                 config.output, steps=config.steps, done=trainer.steps_done, tensorboard=config.tensorboard
             )
             quiet = nullcontext(lambda record: None)
-            with shown if ranks.first else quiet as on_step, _ended_by(signal.SIGTERM) as should_stop:
+            with shown if ranks.first else quiet as on_step, _stop_on(signal.SIGTERM) as should_stop:
                 records = trainer.run(on_step, should_stop=should_stop)
         reports = [pool.report() for pool in reward.pools.values()]
         totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(reports, ranks), ranks.size)
@@ -108,7 +108,7 @@ def score_dtype(pools: Iterable[Pool]) -> ScoreDtype:
     return coarsest(endpoint.dtype for endpoint in endpoints if endpoint.model_type == "Discriminative")
 
 
-def _announced(reward: BlockingReward, config: TrainConfig, ranks: Ranks) -> Together:
+def _announce(reward: BlockingReward, config: TrainConfig, ranks: Ranks) -> Together:
     """Announce to all pools of the reward what comes of this job, each in its own requests."""
     requests = reward.requests(members=config.rollout.group_size)
     return Together(
@@ -176,7 +176,7 @@ def _mean_reward(records: Sequence[StepRecord]) -> float | None:
 
 
 @contextmanager
-def _ended_by(signal_number: signal.Signals) -> Iterator[Callable[[], bool]]:
+def _stop_on(signal_number: signal.Signals) -> Iterator[Callable[[], bool]]:
     """Yield what tells whether the signal came; meanwhile it ends nothing by itself."""
     came = threading.Event()
     before = signal.signal(signal_number, lambda *_: came.set())

@@ -72,7 +72,7 @@ class UpdateConfig(ConfigPart):
 
     @model_validator(mode="before")
     @classmethod
-    def _take_the_algorithms_choices(cls, given: Any) -> Any:
+    def _apply_preset(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
         return {**PRESETS.get(given.get("algorithm", "grpo"), {}), **given}

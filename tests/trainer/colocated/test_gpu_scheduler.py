@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_train.colocated.gpu_scheduler import LOOK_SECONDS, Choice, Costs, Moment, choose, seconds_until_due
+from rewardpool_train.colocated.gpu_scheduler import POLL_SECONDS, Choice, Costs, Moment, choose, seconds_until_due
 
 COSTS = Costs(wake_seconds=2, sleep_seconds=1, samples_per_second=10, patience_seconds=0.1)
 URGENT = Costs(wake_seconds=2, sleep_seconds=1, samples_per_second=10, patience_seconds=0.1, longest_wait_seconds=30)
@@ -66,7 +66,7 @@ def test_what_is_overdue_does_not_interrupt_the_trainer() -> None:
         (Moment(quiet_seconds=0.04), None),
         (Moment(trainer_has=True, waiting=1), None),
         (Moment(awake=True, scoring=1, waiting=1), None),
-        (Moment(others_compute=True, waiting=1, quiet_seconds=9), LOOK_SECONDS),
+        (Moment(others_compute=True, waiting=1, quiet_seconds=9), POLL_SECONDS),
         (Moment(others_compute=True), None),
     ],
 )

@@ -31,22 +31,22 @@ def folders(tmp_path: Path) -> list[Path]:
 def test_ranks_compute_together_and_know_of_each_other(folders: list[Path]) -> None:
     first, second = GpuLock(folders), GpuLock(folders)
     assert not second.others_compute()
-    assert first.take()
+    assert first.try_acquire()
     assert second.others_compute()
-    assert second.take()
-    first.let_go()
-    second.let_go()
+    assert second.try_acquire()
+    first.release()
+    second.release()
     assert not first.others_compute()
 
 
 def test_an_engine_waits_for_the_last_rank(folders: list[Path]) -> None:
     first, second = GpuLock(folders), GpuLock(folders)
-    assert first.take()
-    assert second.take()
-    first.let_go()
+    assert first.try_acquire()
+    assert second.try_acquire()
+    first.release()
     with pytest.raises(BlockingIOError), engine(folders[0]):
         pass
-    second.let_go()
+    second.release()
     with engine(folders[0]):
         assert not first.others_compute()
 
@@ -54,12 +54,12 @@ def test_an_engine_waits_for_the_last_rank(folders: list[Path]) -> None:
 def test_a_rank_has_the_gpus_of_all_pools_or_of_none(folders: list[Path]) -> None:
     rank = GpuLock(folders)
     with engine(folders[1]):
-        assert not rank.take()
+        assert not rank.try_acquire()
         with engine(folders[0]):
             pass
-    assert rank.take()
+    assert rank.try_acquire()
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PoolAccessError, match="cannot be locked"):
-        GpuLock([tmp_path / "none"]).take()
+        GpuLock([tmp_path / "none"]).try_acquire()

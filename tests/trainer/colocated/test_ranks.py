@@ -86,7 +86,7 @@ class SimulatedRank:
         self.machine = machine
         self._rank = rank
 
-    async def together(self, overdue: bool) -> bool:
+    async def any_overdue(self, overdue: bool) -> bool:
         machine = self.machine
         await machine.barrier.wait()
         if overdue:
@@ -97,13 +97,13 @@ class SimulatedRank:
         machine.overdue.clear()
         return found
 
-    def take(self) -> bool:
+    def try_acquire(self) -> bool:
         if self.machine.engine != "asleep":
             return False
         self.machine.computing.add(self._rank)
         return True
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.machine.computing.discard(self._rank)
         self.machine.change()
 

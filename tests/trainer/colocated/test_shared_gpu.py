@@ -123,7 +123,7 @@ def test_a_pool_that_does_not_wake_is_an_error_and_no_silence() -> None:
     played(pool, step)
 
 
-def test_the_trainer_does_not_get_a_gpu_that_the_pool_did_not_give_back() -> None:
+def test_the_trainer_does_not_get_a_gpu_that_the_pool_did_not_free_memory() -> None:
     pool = FakePool(fails="sleep")
 
     async def step(gpu: SharedGpu) -> None:

@@ -21,18 +21,18 @@ def test_the_order_of_arrival_does_not_change_a_groups_scores(groups: int, size:
     arrivals = [(index, member) for index in range(groups) for member in range(size)]
     rng.shuffle(arrivals)
     for index, member in arrivals:
-        buffer.ended(index, member, f"{index}.{member}")
+        buffer.add_rollout(index, member, f"{index}.{member}")
     rng.shuffle(arrivals)
     for index, member in arrivals:
-        buffer.scored(index, member, index + member / 10)
-    for group in buffer.take(range(groups)):
+        buffer.add_score(index, member, index + member / 10)
+    for group in buffer.pop(range(groups)):
         assert list(group.rated().rollouts) == [f"{group.index}.{member}" for member in range(size)]
         assert list(group.rated().scores) == [group.index + member / 10 for member in range(size)]
 
 
 def test_a_group_arrives_with_its_last_score_also_where_that_is_none() -> None:
     buffer = buffer_of(groups=2, size=2)
-    assert [buffer.scored(*outcome) for outcome in [(1, 0, 0.5), (0, 1, 1.0), (1, 1, None), (0, 0, 2.0)]] == [
+    assert [buffer.add_score(*outcome) for outcome in [(1, 0, 0.5), (0, 1, 1.0), (1, 1, None), (0, 0, 2.0)]] == [
         False,
         False,
         True,
@@ -51,6 +51,6 @@ def test_a_group_arrives_with_its_last_score_also_where_that_is_none() -> None:
 )
 def test_a_rollout_that_nobody_waits_for_is_refused(index: int, member: int, problem: str) -> None:
     buffer = buffer_of(groups=1, size=2)
-    buffer.ended(0, 1, "once")
+    buffer.add_rollout(0, 1, "once")
     with pytest.raises(ValueError, match=problem):
-        buffer.ended(index, member, "again")
+        buffer.add_rollout(index, member, "again")

@@ -87,7 +87,7 @@ async def train(schedule: ScheduleName, spec: Mapping[str, Any]) -> tuple[Job, T
             plan=PLAN,
             prompts=lambda index: Prompt(prompt=str(index)),
             rollouts=job,
-            score=scoring.in_pipeline(),
+            score=scoring.as_scoring(),
             learner=job,
             overlap=Overlap(schedule=schedule, max_staleness=4),
             deadline_seconds=60 * PATIENCE,

@@ -171,6 +171,6 @@ def test_whether_a_judged_group_teaches_is_asked_of_all_of_its_scores() -> None:
     for index, scores in enumerate([[1.0, 1.0], [1.0, None]]):
         buffer.begin(GroupTask(index=index, prompt="?", size=2, version=0))
         for member in range(2):
-            buffer.ended(index, member, "a response")
-        buffer.judged(index, scores)
+            buffer.add_rollout(index, member, "a response")
+        buffer.add_scores(index, scores)
     assert [group.informative for group in buffer.groups()] == [False, True]

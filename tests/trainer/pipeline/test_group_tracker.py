@@ -15,8 +15,8 @@ def tracker_of(state: PipelineState[str] | None = None) -> GroupTracker[str, str
 
 def rate(tracker: GroupTracker[str, str], tasks: list[GroupTask[str]], score: float = 0.0) -> None:
     for task in tasks:
-        tracker.buffer.ended(task.index, 0, "a response")
-        tracker.buffer.scored(task.index, 0, score)
+        tracker.buffer.add_rollout(task.index, 0, "a response")
+        tracker.buffer.add_score(task.index, 0, score)
 
 
 def indices(tasks: list[GroupTask[str]]) -> list[int]:
@@ -30,7 +30,7 @@ def test_groups_in_the_place_of_others_come_behind_all_that_were_begun_and_are_o
     dropped, others = tracker.replace([1, 3], 0)
     assert ([group.index for group in dropped], indices(ahead), indices(others)) == ([1, 3], [4, 5, 6, 7], [8, 9])
     assert [task.step for task in others] == [0, 0]
-    assert [group.index for group in tracker.buffer.of_step(0)] == [0, 2, 8, 9]
+    assert [group.index for group in tracker.buffer.in_step(0)] == [0, 2, 8, 9]
     assert indices(tracker.begin_step(2)) == [10, 11, 12, 13]
 
 
@@ -40,8 +40,8 @@ def test_a_steps_rounds_end_with_it() -> None:
     rate(tracker, tracker.replace([0, 1], 0)[1])
     rounds = [tracker.rounds]
     for batch in ([2, 3], [4, 5]):
-        tracker.take(batch)
-        tracker.trained_on()
+        tracker.start_training(batch)
+        tracker.finish_training()
         rounds.append(tracker.rounds)
     assert rounds == [1, 1, 0]
 
@@ -59,8 +59,8 @@ def test_a_round_that_was_under_way_is_gone_on_with() -> None:
     assert resumed.progress().rolled_out == 0
     assert indices(resumed.begin_step(0)) == [9]
     assert resumed.progress().rolled_out == 2
-    assert [group.index for group in resumed.buffer.of_step(0)] == [0, 2, 8, 9]
-    assert not resumed.buffer.of_step(0)[2].informative
+    assert [group.index for group in resumed.buffer.in_step(0)] == [0, 2, 8, 9]
+    assert not resumed.buffer.in_step(0)[2].informative
     assert resumed.rounds == 1
 
 
@@ -69,4 +69,4 @@ def test_what_teaches_nothing_is_known_with_the_last_score() -> None:
     tasks = tracker.begin_step(0)
     rate(tracker, tasks[:1])
     rate(tracker, tasks[1:2], score=1.0)
-    assert [group.informative for group in tracker.buffer.of_step(0)] == [False, True, True, True]
+    assert [group.informative for group in tracker.buffer.in_step(0)] == [False, True, True, True]

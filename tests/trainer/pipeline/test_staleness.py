@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_train.pipeline.schedule import Order, Plan
-from rewardpool_train.pipeline.staleness import choose, room
+from rewardpool_train.pipeline.staleness import capacity, choose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +32,15 @@ def test_the_room_is_areals_admission_where_the_rollout_side_has_the_weights_of_
 ) -> None:
     plan = Plan(steps=1, groups_per_step=size, groups_per_minibatch=size, group_size=1)
     begun += version * size  # N groups were begun, and those of `version` mini-batches are trained
-    admitted = room(plan, outstanding=begun - version * size, version=version, published=version, max_staleness=bound)
+    admitted = capacity(
+        plan, outstanding=begun - version * size, version=version, published=version, max_staleness=bound
+    )
     following = begun + 1
     assert (admitted > 0) == ((following - 1) // size <= version + bound)
 
 
 def test_old_weights_at_the_rollout_side_leave_less_room() -> None:
-    rooms = [room(PAIRS, outstanding=0, version=5, published=p, max_staleness=1) for p in (5, 4, 3)]
+    rooms = [capacity(PAIRS, outstanding=0, version=5, published=p, max_staleness=1) for p in (5, 4, 3)]
     assert rooms == [4, 2, 0]
 
 
@@ -76,7 +78,7 @@ def test_whatever_comes_first_no_group_is_trained_too_late_and_training_never_st
     open_groups: dict[int, Group] = {}
     begun = arrivals = version = published = 0
     while version < 12:
-        free = room(plan, outstanding=len(open_groups), version=version, published=published, max_staleness=bound)
+        free = capacity(plan, outstanding=len(open_groups), version=version, published=published, max_staleness=bound)
         for _ in range(rng.randint(0, free)):
             open_groups[begun] = Group(index=begun, version=published, arrival=None)
             begun += 1

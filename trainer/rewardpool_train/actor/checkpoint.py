@@ -32,7 +32,7 @@ State = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resumed:
+class LoadedCheckpoint:
     """What `load` found.
 
     Attributes:
@@ -70,33 +70,33 @@ def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: Stat
     """
     whole = folder / f"step-{step:06d}"
     unfinished = whole.with_suffix(".part")
-    with ranks.together():
+    with ranks.synchronized():
         if ranks.first:
             shutil.rmtree(unfinished, ignore_errors=True)  # of a writer that was killed
             unfinished.mkdir(parents=True)
     weights, moments = get_state_dict(actor.model, actor.optimizer)
     dcp.save({"model": weights, "optimizer": moments}, checkpoint_id=unfinished)
-    with ranks.together():
+    with ranks.synchronized():
         torch.save(_random_state(ranks), unfinished / f"random.{ranks.rank}.pt")
         _state_file(unfinished, ranks.rank).write_text(json.dumps(state), encoding="utf-8")
         if ranks.first:
             (unfinished / "state.json").write_text(json.dumps({"step": step, "ranks": ranks.size}), encoding="utf-8")
-    with ranks.together():
+    with ranks.synchronized():
         if ranks.first:
             shutil.rmtree(whole, ignore_errors=True)
             unfinished.rename(whole)
-            for old in saved(folder)[:-keep]:
+            for old in list_checkpoints(folder)[:-keep]:
                 shutil.rmtree(old)
     return whole
 
 
-def load(folder: Path, actor: FsdpActor, *, ranks: Ranks) -> Resumed | None:
+def load(folder: Path, actor: FsdpActor, *, ranks: Ranks) -> LoadedCheckpoint | None:
     """Give the actor the weights and optimiser of the newest whole checkpoint; all ranks call this together.
 
     The learning rate stays the actor's own, which may have been changed for the rest of the job. The random number
     generators go on where they were, if there are as many ranks as then. None where there is no checkpoint.
     """
-    found = saved(folder)
+    found = list_checkpoints(folder)
     if not found:
         return None
     newest = found[-1]
@@ -109,10 +109,10 @@ def load(folder: Path, actor: FsdpActor, *, ranks: Ranks) -> Resumed | None:
     kept = json.loads((newest / "state.json").read_text(encoding="utf-8"))
     if kept["ranks"] == ranks.size:
         _set_random_state(torch.load(newest / f"random.{ranks.rank}.pt"), ranks)
-    return Resumed(step=kept["step"], folder=newest, ranks=kept["ranks"])
+    return LoadedCheckpoint(step=kept["step"], folder=newest, ranks=kept["ranks"])
 
 
-def saved(folder: Path) -> list[Path]:
+def list_checkpoints(folder: Path) -> list[Path]:
     """Return the folders of the whole checkpoints, the oldest first."""
     return sorted(path for path in folder.glob("step-*") if re.fullmatch(r"step-\d+", path.name))
 

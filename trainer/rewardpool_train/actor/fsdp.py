@@ -84,12 +84,12 @@ def shard(model: Any, *, ranks: Ranks, dtype: torch.dtype) -> Any:
     for module in [*layers, model]:  # inside out: the outer call takes what the inner ones left
         inner = [one for one in module.modules() if one not in done]
         done.update(inner)
-        _take_from_first(inner, ranks)
+        _broadcast_from_first(inner, ranks)
         fully_shard(module, mesh=ranks.mesh, mp_policy=policy)
     return model
 
 
-def _take_from_first(modules: Sequence[Any], ranks: Ranks) -> None:
+def _broadcast_from_first(modules: Sequence[Any], ranks: Ranks) -> None:
     """Put the weights and buffers of some modules on this rank's device, with the values that rank 0 has."""
     taken: dict[int, torch.Tensor] = {}
     for module in modules:
@@ -98,11 +98,11 @@ def _take_from_first(modules: Sequence[Any], ranks: Ranks) -> None:
                 if tensor is None:
                     continue
                 if id(tensor) not in taken:  # else it is tied to another one, and stays so
-                    taken[id(tensor)] = _taken_from_first(tensor, ranks)
+                    taken[id(tensor)] = _broadcast_tensor(tensor, ranks)
                 tensors[name] = taken[id(tensor)]
 
 
-def _taken_from_first(tensor: torch.Tensor, ranks: Ranks) -> torch.Tensor:
+def _broadcast_tensor(tensor: torch.Tensor, ranks: Ranks) -> torch.Tensor:
     if ranks.first:
         value = tensor.detach().to(ranks.device)
     else:
@@ -250,7 +250,7 @@ class FsdpActor:
             log_probs=log_probs,
             proximal=_padded([one.behaviour if one.proximal is None else one.proximal for one in rated], device),
             behaviour=_padded([one.behaviour for one in rated], device),
-            advantages=_padded([_of_tokens(one) for one in rated], device),
+            advantages=_padded([_token_advantages(one) for one in rated], device),
             mask=torch.arange(log_probs.shape[1], device=device) < lengths.unsqueeze(1),
             objective=self._objective,
             reference=self._reference_log_probs([one.rollout for one in rated]),
@@ -289,7 +289,7 @@ class FsdpActor:
             self.model.save_pretrained(folder, state_dict=weights)
 
 
-def _of_tokens(rated: RatedRollout) -> torch.Tensor:
+def _token_advantages(rated: RatedRollout) -> torch.Tensor:
     """Return the advantage of each token, float32 (response tokens,)."""
     if isinstance(rated.advantage, torch.Tensor):
         return rated.advantage

@@ -108,7 +108,7 @@ class ActorLearner:
         self.figures.exposed_seconds += slowest_seconds
         with self._updating():
             if self._decoupled:
-                self._note_proximal(minibatch)
+                self._add_proximal(minibatch)
             stats = self._actor.update(self._rated(minibatch))
         self.figures.updates += [stats] if stats is not None else []
         self.figures.groups += minibatch.groups
@@ -118,11 +118,11 @@ class ActorLearner:
 
     def _publish(self, version: int) -> None:
         if self._moments is not None:  # before anything can be begun under this version
-            self._moments.advance(version, together=self._ranks.gathered)
+            self._moments.advance(version, together=self._ranks.all_gather)
         with self._updating():
             self._engine.load(self._actor, version)
 
-    def _note_proximal(self, minibatch: Batch) -> None:
+    def _add_proximal(self, minibatch: Batch) -> None:
         """Note the probabilities under the policy of now, for all of the step's rollouts that have none yet."""
         wanted = {
             (group.task.index, member): rollout
@@ -138,7 +138,7 @@ class ActorLearner:
         return [
             RatedRollout(
                 rollout=rollout,
-                behaviour=behaviour_of(rollout),
+                behaviour=behaviour_log_probs(rollout),
                 advantage=advantage,
                 proximal=self._proximal.pop((group.task.index, member), None),
             )
@@ -204,7 +204,7 @@ class EngineRollouts:
             await on_thread(self._thread, self._ranks.max, 0.0)
 
 
-def behaviour_of(rollout: Rollout) -> torch.Tensor:
+def behaviour_log_probs(rollout: Rollout) -> torch.Tensor:
     """Return the log-probabilities that a rollout was sampled with, float32 (response tokens,).
 
     Raises:

@@ -38,11 +38,11 @@ def load_to_shard(path: Path, *, ranks: Ranks) -> Any:
         OtherRankError: Another rank cannot.
     """
     model: Any = None
-    with ranks.together():
+    with ranks.synchronized():
         model = load_policy(path, dtype=torch.float32) if ranks.first else _without_weights(path)
     shapes = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
-    of_first = ranks.from_first(shapes)
-    with ranks.together():
+    of_first = ranks.broadcast(shapes)
+    with ranks.synchronized():
         if of_first != shapes:
             raise ConfigError(FIELD, "its weights are not those that its config.json says; save it with transformers")
     return model

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from rewardpool_train.actor.data import Rollout
 
 
-def rows_of(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
+def pack_rows(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
     """Return which sequences share a row: indices into `lengths`, each in one row.
 
     First fit, the longest first, which never needs more than 11/9 of the fewest rows plus one (Johnson 1973). A

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-REST_SECONDS: Final = 5.0
+GLOO_WAIT_SECONDS: Final = 5.0
 """For threads that have a few instructions left, on a machine where they may wait for a processor."""
 _TASKS: Final = Path("/proc/self/task")
 
@@ -54,29 +54,29 @@ class Ranks:
         """Return each value's maximum over the ranks. All ranks call this at the same point of their work."""
         return self._reduce(values, dist.ReduceOp.MAX)
 
-    def from_first(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """Return what rank 0 gave, which can be pickled. All ranks call this at the same point of their work."""
         values = [value]
         dist.broadcast_object_list(values, src=0, device=self.device)
         return values[0]
 
-    def gathered(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """Return what each rank gave, by rank, which can be pickled. All ranks call this at the same point."""
         values = [value] * self.size
         dist.all_gather_object(values, value)
         return values
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """Wait at the block's end for all ranks, and raise on all what one of them raised, as `raise_together`."""
+    def synchronized(self) -> Iterator[None]:
+        """Wait at the block's end for all ranks, and raise on all what one of them raised, as `raise_on_all`."""
         problem = None
         try:
             yield
         except Exception as error:  # the others wait to be told
             problem = error
-        self.raise_together(problem)
+        self.raise_on_all(problem)
 
-    def raise_together(self, problem: Exception | None) -> None:
+    def raise_on_all(self, problem: Exception | None) -> None:
         """Raise what went wrong on this rank or on another one, so that none waits for one that has failed.
 
         All ranks call this at the same point of their work, with None where all is well.
@@ -86,7 +86,7 @@ class Ranks:
             OtherRankError: Another rank has one.
         """
         own = None if problem is None else f"{type(problem).__name__}: {problem}"
-        problems = self.gathered(own)
+        problems = self.all_gather(own)
         if problem is not None:
             raise problem
         for rank, other in enumerate(problems):
@@ -101,7 +101,7 @@ class Ranks:
 
 
 @contextmanager
-def joined(*, deadline_seconds: float) -> Iterator[Ranks]:
+def join_job(*, deadline_seconds: float) -> Iterator[Ranks]:
     """Join the job that torchrun started, or be a job of one process without it; leave it at the end.
 
     On GPUs with NCCL where each rank of this machine has one, else on the CPU with gloo. A collective that takes longer
@@ -123,10 +123,10 @@ def joined(*, deadline_seconds: float) -> Iterator[Ranks]:
         yield Ranks(rank=dist.get_rank(), size=size, device=device, mesh=mesh)
     finally:
         dist.destroy_process_group()
-        _let_gloo_rest()
+        _wait_for_gloo()
 
 
-def _let_gloo_rest() -> None:
+def _wait_for_gloo() -> None:
     """Wait until no thread of gloo holds a collective that is over, for 5 s at the most; on Linux alone.
 
     TRAP: such a thread drops the collective's tensors a moment after it said that it is done, and asks for the
@@ -137,7 +137,7 @@ def _let_gloo_rest() -> None:
     """
     if not _TASKS.is_dir():
         return
-    deadline = time.monotonic() + REST_SECONDS
+    deadline = time.monotonic() + GLOO_WAIT_SECONDS
     resting = False
     while time.monotonic() < deadline:
         before, resting = resting, not any(_gloo_runs(task) for task in _TASKS.iterdir())
@@ -145,7 +145,7 @@ def _let_gloo_rest() -> None:
         if before and resting:
             return
         time.sleep(0.005)
-    log.warning("gloo's threads are still busy %g s after the last collective", REST_SECONDS)
+    log.warning("gloo's threads are still busy %g s after the last collective", GLOO_WAIT_SECONDS)
 
 
 def _gloo_runs(task: Path) -> bool:

@@ -37,17 +37,17 @@ def reporting(output: Path, *, steps: int, done: int = 0, tensorboard: bool = Fa
         OSError: The folder cannot be written.
     """
     output.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as open_ones:
-        tellers = [
-            open_ones.enter_context(_lines(output / "metrics.jsonl", done=done)),
-            open_ones.enter_context(_progress(steps=steps, done=done)),
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(_lines(output / "metrics.jsonl", done=done)),
+            stack.enter_context(_progress(steps=steps, done=done)),
         ]
         if tensorboard:
-            tellers.append(open_ones.enter_context(_curves(output / "tensorboard", done=done)))
+            writers.append(stack.enter_context(_curves(output / "tensorboard", done=done)))
 
         def on_step(record: StepRecord) -> None:
-            for tell in tellers:
-                tell(record)
+            for write in writers:
+                write(record)
 
         yield on_step
 

@@ -45,7 +45,7 @@ class JobState:
         return cls(pipeline=pipeline, components=data["components"], moments=data["moments"])
 
 
-def resumed_state(checkpoints: Path, actor: FsdpActor, *, config: TrainConfig, ranks: Ranks) -> JobState | None:
+def load_state(checkpoints: Path, actor: FsdpActor, *, config: TrainConfig, ranks: Ranks) -> JobState | None:
     """Give the actor the newest checkpoint's weights, and return this rank's state; None where there is no checkpoint.
 
     Raises:
@@ -60,12 +60,10 @@ def resumed_state(checkpoints: Path, actor: FsdpActor, *, config: TrainConfig, r
     # One after the other, as each has all that its rank had rolled out.
     states = (JobState.from_json(resumed.state(rank)).pipeline for rank in range(resumed.ranks))
     # Moments were put together when the step's weights were published, and are the same on all ranks.
-    return JobState(pipeline=other_ranks_state(states, config, ranks.size), moments=first.moments)
+    return JobState(pipeline=reshard_state(states, config, ranks.size), moments=first.moments)
 
 
-def other_ranks_state(
-    states: Iterable[PipelineState[Rollout]], config: TrainConfig, ranks: int
-) -> PipelineState[Rollout]:
+def reshard_state(states: Iterable[PipelineState[Rollout]], config: TrainConfig, ranks: int) -> PipelineState[Rollout]:
     """Return where a job on some ranks goes on that was saved, after a step, on another number of them.
 
     What was rolled out ahead is rolled out again. With dynamic sampling each rank may have gone through another number

@@ -81,7 +81,7 @@ class Tally:
         """Samples that nothing was heard of."""
         return self.submitted - self.scored - self.penalties - self.unscored - self.given_up
 
-    def enter(self, rating: Rating, count: int = 1) -> float | None:
+    def record(self, rating: Rating, count: int = 1) -> float | None:
         """Count one rating, or with -1 take it back, and return its total, or None."""
         if rating.total is None:
             self.unscored += count
@@ -120,7 +120,7 @@ class RewardScore:
         self._ratings: dict[tuple[int, int], Rating] = {}
         """Of groups that have not all of their ratings, or are not settled."""
 
-    def in_pipeline(self) -> GroupScore[Prompt, Rollout] | SettledScore[Prompt, Rollout]:
+    def as_scoring(self) -> GroupScore[Prompt, Rollout] | SettledScore[Prompt, Rollout]:
         """Return what a pipeline asks: of whole groups where the reward needs them, else of each rollout at its end."""
         if self._reward.needs_group:
             return GroupScore(self.judge)
@@ -134,10 +134,10 @@ class RewardScore:
             PoolError: A pool cannot be used.
         """
         episode = self._to_episode(task, member, rollout)
-        rating = await self._answer(self._reward.submit(episode), samples=1)
-        await self._keep(task, member, rollout, episode, rating)
+        rating = await self._await_rating(self._reward.submit(episode), samples=1)
+        await self._store(task, member, rollout, episode, rating)
         self._ratings[task.index, member] = rating
-        return self._tally.enter(rating)
+        return self._tally.record(rating)
 
     def is_settled(self, group: RatedGroup[Prompt, Rollout]) -> bool:
         """Return whether no two revisions of a pool rated the rollouts of a group; forgets who rated it, if so."""
@@ -161,15 +161,15 @@ class RewardScore:
         after = await asyncio.wrap_future(self._reward.submit_settled(episodes, before))
         anew = [member for member in range(task.size) if after[member] is not before[member]]
         for member in anew:
-            await self._keep(task, member, group.rollouts[member], episodes[member], after[member])
-            self._tally.enter(before[member], -1)
-            self._tally.enter(after[member])
+            await self._store(task, member, group.rollouts[member], episodes[member], after[member])
+            self._tally.record(before[member], -1)
+            self._tally.record(after[member])
         self._tally.asked_again += len(anew)
         self._tally.groups_asked_again += bool(anew)
         self._forget_ratings(task)
         return [rating.total for rating in after]
 
-    async def _keep(
+    async def _store(
         self, task: GroupTask[Prompt], member: int, rollout: Rollout, episode: Episode, rating: Rating
     ) -> None:
         self._components[task.index, member] = rating.components
@@ -195,12 +195,12 @@ class RewardScore:
         """
         task = group.task
         episodes = [self._to_episode(task, member, rollout) for member, rollout in enumerate(group.rollouts)]
-        ratings = await self._answer(self._reward.submit_group(episodes), samples=task.size)
+        ratings = await self._await_rating(self._reward.submit_group(episodes), samples=task.size)
         for member, rating in enumerate(ratings):
             self._components[task.index, member] = rating.components
-        return [self._tally.enter(rating) for rating in ratings]
+        return [self._tally.record(rating) for rating in ratings]
 
-    async def _answer(self, answer: concurrent.futures.Future[T], *, samples: int) -> T:
+    async def _await_rating(self, answer: concurrent.futures.Future[T], *, samples: int) -> T:
         self._tally.submitted += samples
         try:
             return await asyncio.wrap_future(answer)
@@ -217,7 +217,7 @@ class RewardScore:
         found = (self._components.get((task.index, member)) for member in range(task.size))
         return [components for components in found if components is not None]
 
-    def take_components(self, task: GroupTask[Prompt]) -> list[Components]:
+    def pop_components(self, task: GroupTask[Prompt]) -> list[Components]:
         """Return the raw scores of a group's rollouts, and forget them."""
         found = self.components(task)
         for member in range(task.size):

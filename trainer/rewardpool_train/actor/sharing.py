@@ -56,7 +56,7 @@ class Sharing:
             lambda: self._reward.awake(within_seconds=patient_seconds),
             Costs(patience_seconds=given.patience_seconds, longest_wait_seconds=given.longest_wait_seconds),
             peers=_Peers(self._folders, group=self._group, thread=thread),
-            give_back=torch.cuda.empty_cache,  # does nothing where there is no CUDA, or nothing is on it
+            free_memory=torch.cuda.empty_cache,  # does nothing where there is no CUDA, or nothing is on it
             deadline_seconds=patient_seconds,
         )
         return self._gpu
@@ -70,8 +70,8 @@ class _Peers(GpuLock):
         self._group = group
         self._thread = thread
 
-    async def together(self, overdue: bool) -> bool:
-        """As `Peers.together`."""
+    async def any_overdue(self, overdue: bool) -> bool:
+        """As `Peers.any_overdue`."""
         return await on_thread(self._thread, self._any, overdue)
 
     def _any(self, flag: bool) -> bool:
@@ -80,7 +80,7 @@ class _Peers(GpuLock):
         return bool(flags.item())
 
 
-def sharing_of(config: TrainConfig, reward: BlockingReward, *, ranks: Ranks) -> Sharing | None:
+def open_sharing(config: TrainConfig, reward: BlockingReward, *, ranks: Ranks) -> Sharing | None:
     """Return how the job shares its GPUs with its reward; None where it does not. All ranks call this together.
 
     Raises:
@@ -89,7 +89,7 @@ def sharing_of(config: TrainConfig, reward: BlockingReward, *, ranks: Ranks) -> 
     """
     if config.colocated.enabled is False:
         return None
-    folders = ranks.from_first(reward.sleeping())
+    folders = ranks.broadcast(reward.sleeping())
     if not folders:
         if config.colocated.enabled:
             raise ConfigError("colocated.enabled", f"{_pools_of(reward)} on this machine; {_REMEDY}")

@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from rewardpool_train.actor.data import Rollout
-from rewardpool_train.actor.packing import packed_log_probs, rows_of
+from rewardpool_train.actor.packing import pack_rows, packed_log_probs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Forward:
     def parts(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
         """Return the indices of the rollouts that go through the model together; each is in one part."""
         if self.pack_tokens:
-            return rows_of([len(r.prompt_ids) + len(r.response_ids) for r in rollouts], budget=self.pack_tokens)
+            return pack_rows([len(r.prompt_ids) + len(r.response_ids) for r in rollouts], budget=self.pack_tokens)
         starts = range(0, len(rollouts), self.micro_batch)
         return [list(range(start, min(start + self.micro_batch, len(rollouts)))) for start in starts]
 
@@ -53,7 +53,7 @@ class Forward:
         return Rollout(group=0, member=0, prompt_ids=[self.pad_id], response_ids=[self.pad_id], ended=True)
 
 
-def log_probs_of(model: Any, rollouts: Sequence[Rollout], *, forward: Forward) -> list[torch.Tensor]:
+def compute_log_probs(model: Any, rollouts: Sequence[Rollout], *, forward: Forward) -> list[torch.Tensor]:
     """Return each rollout's log-probabilities under an unsharded model: float32 (response tokens,), in their order."""
     found: dict[int, torch.Tensor] = {}
     for part in forward.parts(rollouts):

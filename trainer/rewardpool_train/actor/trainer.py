@@ -30,7 +30,7 @@ from rewardpool_train.actor.learner import ActorLearner, EngineRollouts
 from rewardpool_train.actor.loading import end_token_ids, load_policy, load_to_shard
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.actor.records import StepFigures, StepRecord
-from rewardpool_train.actor.resume import JobState, resumed_state
+from rewardpool_train.actor.resume import JobState, load_state
 from rewardpool_train.actor.rollout import RolloutEngine, open_engine
 from rewardpool_train.actor.rollout.staged import StagedEngine
 from rewardpool_train.actor.scoring import Rater, RewardScore, Tally
@@ -92,9 +92,7 @@ class Trainer:
         self.tally = Tally()
         """What became of this rank's samples."""
         self._resume = (
-            resumed_state(self._checkpoints, self._actor, config=config, ranks=ranks)
-            if config.resume == "auto"
-            else None
+            load_state(self._checkpoints, self._actor, config=config, ranks=ranks) if config.resume == "auto" else None
         )
         if self._resume is not None and self._resume.moments is not None and reward.moments is not None:
             reward.moments.restore(self._resume.moments, version=self._resume.pipeline.trained)
@@ -142,9 +140,9 @@ class Trainer:
             RolloutError: The rollout engine cannot sample, or did not take new weights.
             TimeoutError: A mini-batch's scores did not come within the deadline.
         """
-        with self._opened() as (engine, thread):
+        with self._open_engine() as (engine, thread):
             run = _Run(self, engine, thread, on_step=on_step, should_stop=should_stop)
-            asyncio.run(run.go())
+            asyncio.run(run.execute())
             return run.records
 
     def save_policy(self) -> None:
@@ -154,7 +152,7 @@ class Trainer:
             self._tokenizer.save_pretrained(self._config.output / "policy")
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[RolloutEngine, Executor]]:
+    def _open_engine(self) -> Iterator[tuple[RolloutEngine, Executor]]:
         """Yield the rollout engine, and the thread of all collectives."""
         with ExitStack() as stack:
             # Threads come first, and so end last: the engine may be busy on one.
@@ -214,7 +212,7 @@ class _Run:
         self.records: list[StepRecord] = []
         config, ranks = trainer._config, trainer._ranks
         schedule = SCHEDULES[config.schedule]
-        by_steps = config.rewards_steps()
+        by_steps = config.has_step_rewards()
         self._score = RewardScore(
             trainer._reward,
             to_episode=trainer._to_episode,
@@ -232,7 +230,7 @@ class _Run:
             only_informative=config.update.only_informative,
             min_members=config.rollout.least_members,
             score_dtype=trainer._score_dtype,
-            decoupled=bool(schedule.ahead) or schedule.disaggregated or config.rollout_rounds_otherwise(),
+            decoupled=bool(schedule.ahead) or schedule.disaggregated or config.has_inexact_rollouts(),
             moments=trainer._reward.moments,
             components=self._score.components,
             steps=self._score.steps if by_steps else None,
@@ -241,7 +239,7 @@ class _Run:
         rollouts: Rollouts[Prompt, Rollout]
         rollouts = EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.disaggregated else thread)
         learner: Learner[Prompt, Rollout] = self._learner
-        score: Scoring[Prompt, Rollout] = self._score.in_pipeline()
+        score: Scoring[Prompt, Rollout] = self._score.as_scoring()
         after_step: Callable[[StepTimes], Awaitable[None]] = self._after_step
         if self._gpu is not None:
             rollouts, learner, score = share(self._gpu, rollouts, learner, score)
@@ -260,7 +258,7 @@ class _Run:
             resume=None if trainer._resume is None else trainer._resume.pipeline,
         )
 
-    async def go(self) -> None:
+    async def execute(self) -> None:
         """Go through all steps; at the end the GPU is the trainer's."""
         async with nullcontext() if self._gpu is None else self._gpu:
             await self.pipeline.run()
@@ -282,10 +280,10 @@ class _Run:
 
     async def _after_step(self, times: StepTimes) -> None:
         figures, self._learner.figures = self._learner.figures, StepFigures()
-        figures.components = [part for group in figures.groups for part in self._score.take_components(group.task)]
+        figures.components = [part for group in figures.groups for part in self._score.pop_components(group.task)]
         for group in figures.dropped:
-            self._score.take_components(group.task)
-        record, ends = await on_thread(self._thread, self._exchange, times, figures)
+            self._score.pop_components(group.task)
+        record, ends = await on_thread(self._thread, self._finish_step, times, figures)
         every = self._trainer._config.checkpoint.every_steps
         if every and (record.step % every == 0 or ends):
             await on_thread(self._thread, self._save, record.step, self._state().to_json())
@@ -305,7 +303,7 @@ class _Run:
             moments=None if moments is None else moments.to_json(versions=versions),
         )
 
-    def _exchange(self, times: StepTimes, figures: StepFigures) -> tuple[StepRecord, bool]:
+    def _finish_step(self, times: StepTimes, figures: StepFigures) -> tuple[StepRecord, bool]:
         """Return the step's record, and whether it was the last; all ranks do this together."""
         ranks = self._trainer._ranks
         trainer = self._trainer

@@ -25,7 +25,7 @@ from typing import Self
 
 from rewardpool.client.wake_lock import WITHIN_SECONDS
 from rewardpool.errors import ConfigError, PoolNotReadyError
-from rewardpool_train.colocated.gpu_scheduler import LOOK_SECONDS, Costs, Moment, choose, seconds_until_due
+from rewardpool_train.colocated.gpu_scheduler import POLL_SECONDS, Costs, Moment, choose, seconds_until_due
 from rewardpool_train.colocated.rank_lock import NoPeers, Peers
 
 TICK_SECONDS = 0.001
@@ -67,7 +67,7 @@ class SharedGpu:
         costs: Costs | None = None,
         *,
         peers: Peers | None = None,
-        give_back: Callable[[], None] = lambda: None,
+        free_memory: Callable[[], None] = lambda: None,
         deadline_seconds: float = WITHIN_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -77,7 +77,7 @@ class SharedGpu:
             awake: Makes a context within which the pool is awake and after which it sleeps: `Pool.awake`.
             costs: What turns cost; what was measured takes its place from the first turn on.
             peers: The other ranks; None for a job of one process.
-            give_back: Is called when the trainer has computed, to give back what it caches of the GPU's memory.
+            free_memory: Is called when the trainer has computed, to give back what it caches of the GPU's memory.
             deadline_seconds: For engines that other ranks woke to give the GPU back.
             clock: Monotonic seconds.
 
@@ -91,7 +91,7 @@ class SharedGpu:
         self._awake = awake
         self._costs = costs or Costs()
         self._peers = peers or NoPeers()
-        self._give_back = give_back
+        self._free_memory = free_memory
         self._deadline_seconds = deadline_seconds
         self._clock = clock
         self._report = TurnReport()
@@ -116,7 +116,7 @@ class SharedGpu:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._fail(RuntimeError("the SharedGpu was left"))
-        await self._fall_asleep()
+        await self._leave_awake()
 
     def report(self) -> TurnReport:
         """What sharing has cost so far."""
@@ -139,14 +139,14 @@ class SharedGpu:
             PoolNotReadyError: An engine did not give the GPU back within the deadline.
             Exception: What kept the pool from falling asleep.
         """
-        while await self._peers.together(self._is_overdue()):
-            await self._overdue_are_in()
-        await self._admitted(self._trainers)
+        while await self._peers.any_overdue(self._is_overdue()):
+            await self._wait_for_overdue()
+        await self._enter(self._trainers)
         try:
             yield
         finally:
-            self._trainer_ends()
-            self._happened()
+            self._release_trainer()
+            self._mark_used()
 
     @asynccontextmanager
     async def scoring(self, samples: int = 1) -> AsyncGenerator[None, None]:
@@ -155,14 +155,14 @@ class SharedGpu:
         Raises:
             Exception: What kept the pool from waking.
         """
-        await self._admitted(self._samples, samples)
+        await self._enter(self._samples, samples)
         try:
             yield
         finally:
             self._scoring -= samples
-            self._happened()
+            self._mark_used()
 
-    async def _admitted(self, queue: deque[_Waiting], samples: int = 0) -> None:
+    async def _enter(self, queue: deque[_Waiting], samples: int = 0) -> None:
         if self._task is None:
             raise RuntimeError("enter the SharedGpu before its blocks")
         if self._failure is not None:
@@ -178,16 +178,16 @@ class SharedGpu:
             elif place.admitted.done() and not place.admitted.cancelled() and place.admitted.exception() is None:
                 # Let in and cancelled in the same moment: it never enters its block, so it leaves it here.
                 if queue is self._trainers:
-                    self._trainer_ends()
+                    self._release_trainer()
                 self._scoring -= samples
             self._changed.set()
             raise
 
-    def _trainer_ends(self) -> None:
+    def _release_trainer(self) -> None:
         try:
-            self._give_back()
+            self._free_memory()
         finally:
-            self._peers.let_go()
+            self._peers.release()
             self._trainer_has = False
 
     def _is_overdue(self) -> bool:
@@ -197,12 +197,12 @@ class SharedGpu:
         """For which the oldest sample waits; 0 where none does."""
         return self._clock() - self._samples[0].since if self._samples else 0.0
 
-    async def _overdue_are_in(self) -> None:
+    async def _wait_for_overdue(self) -> None:
         """Wait until the pool has what waits too long here; the trainer does not ask meanwhile, so it wakes."""
         while self._is_overdue():
             await asyncio.wait({self._samples[0].admitted})
 
-    def _happened(self) -> None:
+    def _mark_used(self) -> None:
         """The GPU was used until now."""
         self._quiet_since = self._clock()
         self._changed.set()
@@ -250,31 +250,31 @@ class SharedGpu:
                         await self._changed.wait()
 
     async def _train(self) -> None:
-        if self._peers.take():
+        if self._peers.try_acquire():
             self._trainer_has = _admit(self._trainers.popleft())
             if not self._trainer_has:
-                self._peers.let_go()
+                self._peers.release()
             return
         if self._clock() - self._trainers[0].since > self._deadline_seconds:
             raise PoolNotReadyError(f"an engine has not given the GPU back within {self._deadline_seconds:g} s")
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
     async def _wake(self) -> None:
         began = self._clock()
         context = self._awake()
-        if not await self._entered(context):
+        if not await self._try_wake(context):
             return
         self._context = context
         seconds = self._report.wake_seconds + self._clock() - began
         self._report = replace(self._report, turns=self._report.turns + 1, wake_seconds=seconds)
         self._quiet_since = self._clock()
 
-    async def _entered(self, context: AbstractAsyncContextManager[None]) -> bool:
+    async def _try_wake(self, context: AbstractAsyncContextManager[None]) -> bool:
         """Wake the pool; returns False, and has let go of it, when another rank turned out to compute."""
         entering = asyncio.ensure_future(context.__aenter__())
         try:
             while not entering.done():
-                await asyncio.wait({entering}, timeout=LOOK_SECONDS)
+                await asyncio.wait({entering}, timeout=POLL_SECONDS)
                 if not entering.done() and self._peers.others_compute():
                     return False
             entering.result()
@@ -285,10 +285,10 @@ class SharedGpu:
 
     async def _sleep(self) -> None:
         began = self._clock()
-        await self._fall_asleep()
+        await self._leave_awake()
         self._report = replace(self._report, sleep_seconds=self._report.sleep_seconds + self._clock() - began)
 
-    async def _fall_asleep(self) -> None:
+    async def _leave_awake(self) -> None:
         context, self._context = self._context, None
         if context is not None:
             await context.__aexit__(None, None, None)

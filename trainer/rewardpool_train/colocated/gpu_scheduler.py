@@ -20,7 +20,7 @@ from typing import Literal
 
 Choice = Literal["wait", "train", "wake", "admit", "sleep"]
 
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 """Between two looks at what other ranks do."""
 
 
@@ -98,7 +98,7 @@ def seconds_until_due(moment: Moment, costs: Costs) -> float | None:
     if moment.trainer_has or moment.scoring:
         return None
     if moment.others_compute:
-        return LOOK_SECONDS if moment.waiting else None
+        return POLL_SECONDS if moment.waiting else None
     due = []
     if (moment.waiting or moment.awake) and moment.quiet_seconds < costs.patience_seconds:
         due.append(costs.patience_seconds - moment.quiet_seconds)

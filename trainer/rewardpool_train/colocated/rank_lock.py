@@ -1,7 +1,7 @@
 """The ranks of a job that share the GPUs of one machine with reward pools, as one of them sees the others.
 
     every rank asks -> together     an operation of the trainer needs all of them, so it begins when all have asked
-    take / let_go   -> GpuLock      a file in each pool's folder: ranks that compute lock it together, engines alone
+    take / release   -> GpuLock      a file in each pool's folder: ranks that compute lock it together, engines alone
 
 Were the GPU taken before all ranks have asked, one would sit in a collective and hold it, and another one would wait
 for scores that need it. The kernel drops the lock of a rank that was killed.
@@ -20,15 +20,15 @@ from rewardpool_runtime.state_files import GPU_FILE
 class Peers(Protocol):
     """What `SharedGpu` needs of the job's ranks. Alone, a rank asks itself."""
 
-    async def together(self, overdue: bool) -> bool:
+    async def any_overdue(self, overdue: bool) -> bool:
         """Return whether any rank said `overdue`, once all ranks have called this as often."""
         ...
 
-    def take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Try to have the GPU with the other ranks; False while an engine may have it."""
         ...
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Have it no more."""
         ...
 
@@ -40,15 +40,15 @@ class Peers(Protocol):
 class NoPeers:
     """A process that nobody shares the trainer's turns with, as far as it knows."""
 
-    async def together(self, overdue: bool) -> bool:
+    async def any_overdue(self, overdue: bool) -> bool:
         """Nobody else is asked, and `turns.choose` knows what is overdue here."""
         return False
 
-    def take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Nobody else has it."""
         return True
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Nobody else is notified."""
 
     def others_compute(self) -> bool:
@@ -67,8 +67,8 @@ class GpuLock:
         self._paths = [folder / GPU_FILE for folder in sorted(folders)]
         self._taken: list[BinaryIO] = []
 
-    def take(self) -> bool:
-        """As `Peers.take`: all pools' GPUs, or none of them.
+    def try_acquire(self) -> bool:
+        """As `Peers.try_acquire`: all pools' GPUs, or none of them.
 
         Raises:
             PoolAccessError: A pool's folder cannot be written.
@@ -77,12 +77,12 @@ class GpuLock:
             file = _opened(path)
             self._taken.append(file)
             if not try_lock(file, shared=True):
-                self.let_go()
+                self.release()
                 return False
         return True
 
-    def let_go(self) -> None:
-        """As `Peers.let_go`."""
+    def release(self) -> None:
+        """As `Peers.release`."""
         while self._taken:
             file = self._taken.pop()
             # A child of this process may have inherited the file, so closing it here would not be enough.

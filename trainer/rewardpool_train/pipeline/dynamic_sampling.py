@@ -22,7 +22,7 @@ from typing import Protocol
 from rewardpool_train.pipeline.schedule import Order, Outstanding, Plan, Schedule, choose_within_step
 
 
-async def alone(missing: int) -> int:
+async def one_rank(missing: int) -> int:
     """Return what a job of one rank misses: that."""
     return missing
 
@@ -43,14 +43,14 @@ class DynamicSampling:
 
     rounds: int
     is_informative: Callable[[Sequence[float | None]], bool]
-    most: Callable[[int], Awaitable[int]] = alone
+    most: Callable[[int], Awaitable[int]] = one_rank
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise ValueError(f"rounds is {self.rounds}; it must be at least 1")
 
 
-class Judged(Outstanding, Protocol):
+class JudgedGroup(Outstanding, Protocol):
     """A group of a step, as it is looked at here."""
 
     @property
@@ -60,7 +60,7 @@ class Judged(Outstanding, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class Selection:
     """What a look at a step's groups came to.
 
     Attributes:
@@ -77,7 +77,7 @@ class Found:
         return 0 if self.chosen else len(self.useless)
 
 
-def look(groups: Sequence[Judged], schedule: Schedule, plan: Plan, *, order: Order) -> Found | None:
+def select(groups: Sequence[JudgedGroup], schedule: Schedule, plan: Plan, *, order: Order) -> Selection | None:
     """Return the next mini-batch of informative groups, or what there is instead; None where scores decide that.
 
     By `prompt`, and where the whole step is waited for, the answer depends on the scores alone and not on their timing.
@@ -94,13 +94,13 @@ def look(groups: Sequence[Judged], schedule: Schedule, plan: Plan, *, order: Ord
         chosen = choose_within_step(informative, schedule, plan, order=order)
         if chosen is not None:
             known = [index for index in useless if order == "arrival" or index < chosen[-1]]
-            return Found(chosen=chosen, useless=known)
+            return Selection(chosen=chosen, useless=known)
     if all(group.arrival is not None for group in groups):
-        return Found(chosen=[], useless=useless)
+        return Selection(chosen=[], useless=useless)
     return None
 
 
-def another_round(*, missing: int, done: int, at_most: int) -> bool:
+def needs_round(*, missing: int, done: int, at_most: int) -> bool:
     """Return whether a round comes: some rank misses groups, and a step's rounds are not used up.
 
     Args:

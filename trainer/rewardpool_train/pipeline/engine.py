@@ -104,8 +104,8 @@ class Pipeline(Generic[P, R]):
                 scores = ScoreTasks(self._score, self._tracker.buffer, self._condition.notify_all, tasks=tasks)
                 scores.resume()
                 self._driver = self._start_driver(scores, tasks)
-                self._minibatches = self._next_minibatches(scores)
-                await self._go_through_operations()
+                self._minibatches = self._make_minibatches(scores)
+                await self._run_operations()
                 scores.cancel()
                 self._driver.cancel()
         except BaseExceptionGroup as errors:
@@ -140,7 +140,7 @@ class Pipeline(Generic[P, R]):
             driver.start(driver.run(self._plan, self._overlap, self._condition))
         return driver
 
-    def _next_minibatches(self, scores: ScoreTasks[P, R]) -> MiniBatches[P, R]:
+    def _make_minibatches(self, scores: ScoreTasks[P, R]) -> MiniBatches[P, R]:
         return MiniBatches(
             self._plan,
             self._overlap,
@@ -154,7 +154,7 @@ class Pipeline(Generic[P, R]):
             deadline_seconds=self._deadline_seconds,
         )
 
-    async def _go_through_operations(self) -> None:
+    async def _run_operations(self) -> None:
         while True:
             operation = next_operation(
                 self._schedule, self._plan, self._tracker.progress(), publish_every=self._overlap.publish_every
@@ -163,9 +163,9 @@ class Pipeline(Generic[P, R]):
                 await self._report_step()
             if self._is_ending or isinstance(operation, Done):
                 return
-            await self._carry_out(operation)
+            await self._execute(operation)
 
-    async def _carry_out(self, operation: RollOut | Train | Publish) -> None:
+    async def _execute(self, operation: RollOut | Train | Publish) -> None:
         match operation:
             case RollOut(step):
                 await self._driver.roll_out(self._tracker.begin_step(step))
@@ -183,7 +183,7 @@ class Pipeline(Generic[P, R]):
             self._announcer.update()
         with self._clock.update.running():
             await self._learner.train(minibatch)
-        self._tracker.trained_on()
+        self._tracker.finish_training()
         self._condition.notify_all()
         if self._on_update is not None:
             await self._on_update(self._tracker.trained)

@@ -86,11 +86,11 @@ class GroupBuffer(Generic[P, R]):
         groups = [group for group in self._groups.values() if group.is_rolled_out]
         return sorted(groups, key=lambda group: self._arrivals if group.arrival is None else group.arrival)
 
-    def among(self, indices: Iterable[int]) -> list[OpenGroup[P, R]]:
+    def select(self, indices: Iterable[int]) -> list[OpenGroup[P, R]]:
         """Return those of the indices that are in the buffer, in the order given."""
         return [self._groups[index] for index in indices if index in self._groups]
 
-    def of_step(self, step: int) -> list[OpenGroup[P, R]]:
+    def in_step(self, step: int) -> list[OpenGroup[P, R]]:
         """Return those that were begun for a step, in the order of their indices."""
         groups = [group for group in self._groups.values() if group.task.step == step]
         return sorted(groups, key=attrgetter("task.index"))
@@ -99,7 +99,7 @@ class GroupBuffer(Generic[P, R]):
         """Enter a group of which nothing is there yet."""
         self._groups[task.index] = OpenGroup(task=task)
 
-    def ended(self, index: int, member: int, rollout: R) -> OpenGroup[P, R]:
+    def add_rollout(self, index: int, member: int, rollout: R) -> OpenGroup[P, R]:
         """Enter a rollout; returns its group.
 
         Raises:
@@ -113,7 +113,7 @@ class GroupBuffer(Generic[P, R]):
         group.rollouts[member] = rollout
         return group
 
-    def with_last(self, index: int, member: int, score: float | None) -> RatedGroup[P, R] | None:
+    def completed_by(self, index: int, member: int, score: float | None) -> RatedGroup[P, R] | None:
         """Return the group with the score that is the last one missing, which is not entered; None where others are."""
         group = self._groups[index]
         scores = {**group.scores, member: score}
@@ -121,17 +121,17 @@ class GroupBuffer(Generic[P, R]):
             return None
         return OpenGroup(task=group.task, rollouts=group.rollouts, scores=scores).rated()
 
-    def scored(self, index: int, member: int, score: float | None) -> bool:
+    def add_score(self, index: int, member: int, score: float | None) -> bool:
         """Enter a score, None for a rollout that has explicitly none; returns whether its group is complete now."""
         group = self._groups[index]
         group.scores[member] = score
         if len(group.scores) < group.task.size:
             return False
-        self._completed(group)
+        self._complete(group)
         return True
 
-    def judged(self, index: int, scores: Sequence[float | None]) -> None:
-        """Enter the scores of a whole group, one per member, which is complete then; None as for `scored`.
+    def add_scores(self, index: int, scores: Sequence[float | None]) -> None:
+        """Enter the scores of a whole group, one per member, which is complete then; None as for `add_score`.
 
         Raises:
             ValueError: There are more or fewer scores than members.
@@ -140,14 +140,14 @@ class GroupBuffer(Generic[P, R]):
         if len(scores) != group.task.size:
             raise ValueError(f"group {index} has {group.task.size} members, and was given {len(scores)} scores")
         group.scores = dict(enumerate(scores))
-        self._completed(group)
+        self._complete(group)
 
-    def _completed(self, group: OpenGroup[P, R]) -> None:
+    def _complete(self, group: OpenGroup[P, R]) -> None:
         group.arrival = self._arrivals
         self._arrivals += 1
         if self._is_informative is not None:
             group.informative = self._is_informative(group.rated().scores)
 
-    def take(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
+    def pop(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
         """Remove groups and return them."""
         return [self._groups.pop(index) for index in indices]

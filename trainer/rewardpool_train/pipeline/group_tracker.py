@@ -76,7 +76,7 @@ class GroupTracker(Generic[P, R]):
 
     def drop(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
         """Remove complete groups that are not trained on, and return them."""
-        dropped = self.buffer.take(indices)
+        dropped = self.buffer.pop(indices)
         self.dropped += len(dropped)
         return dropped
 
@@ -89,12 +89,12 @@ class GroupTracker(Generic[P, R]):
         """Return the indices of the groups that the job still has to begin, as things are."""
         return [*self.again, *range(self.begun, self._plan.groups + self.dropped)]
 
-    def take(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
-        """Take groups out of the buffer to train on them; `trained_on` is to follow."""
+    def start_training(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
+        """Take groups out of the buffer to train on them; `finish_training` is to follow."""
         self._is_training = True
-        return self.buffer.take(indices)
+        return self.buffer.pop(indices)
 
-    def trained_on(self) -> None:
+    def finish_training(self) -> None:
         """Count the mini-batch whose groups were taken."""
         self.trained += 1
         self._is_training = False
@@ -129,9 +129,9 @@ class GroupTracker(Generic[P, R]):
         for saved in state.groups:
             self.buffer.begin(self._task(saved.index, saved.step, version=saved.version))
             for member, rollout in enumerate(saved.rollouts):
-                self.buffer.ended(saved.index, member, rollout)
+                self.buffer.add_rollout(saved.index, member, rollout)
             for member, score in saved.scores.items():
-                self.buffer.scored(saved.index, member, score)
+                self.buffer.add_score(saved.index, member, score)
 
     def _task(self, index: int, step: int, *, version: int) -> GroupTask[P]:
         size = self._plan.group_size

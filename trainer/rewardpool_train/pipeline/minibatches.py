@@ -7,7 +7,7 @@ from typing import Generic
 
 from rewardpool_train.pipeline import staleness
 from rewardpool_train.pipeline.condition import Condition
-from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling, Found, another_round, look
+from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling, Selection, needs_round, select
 from rewardpool_train.pipeline.group_buffer import OpenGroup
 from rewardpool_train.pipeline.group_tracker import GroupTracker
 from rewardpool_train.pipeline.overlap import Overlap
@@ -69,31 +69,31 @@ class MiniBatches(Generic[P, R]):
             TimeoutError: The scores did not come within the deadline.
         """
         rounds = self._tracker.rounds
-        found, waited_seconds = await self._find(step)
-        while await self._is_missing(found):
+        found, waited_seconds = await self._wait_for_selection(step)
+        while await self._needs_round(found):
             await self._replace(found.useless, step)
-            found, seconds = await self._find(step)
+            found, seconds = await self._wait_for_selection(step)
             waited_seconds += seconds
         dropped, self._dropped = self._dropped, []
         return MiniBatch(
             step=step,
             number=number,
             version=self._tracker.trained,
-            groups=[group.rated() for group in self._tracker.take(found.chosen)],
-            rest=[group.rolled() for group in self._of_step(step)],
+            groups=[group.rated() for group in self._tracker.start_training(found.chosen)],
+            rest=[group.rolled() for group in self._groups_in_step(step)],
             waited_seconds=waited_seconds,
             dropped=[group.rated() for group in dropped],
             sampling_rounds=self._tracker.rounds - rounds,
         )
 
-    async def _find(self, step: int) -> tuple[Found, float]:
+    async def _wait_for_selection(self, step: int) -> tuple[Selection, float]:
         """Wait until scores say what the next mini-batch is; also returns the seconds that it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
             with self._watch.running(), self._waiting():
                 async with asyncio.timeout(self._deadline_seconds):
-                    while (found := self._look(step)) is None:
+                    while (found := self._select(step)) is None:
                         await self._condition.wait()
         except TimeoutError:
             raise TimeoutError(
@@ -102,7 +102,7 @@ class MiniBatches(Generic[P, R]):
             ) from None
         return found, loop.time() - began
 
-    def _look(self, step: int) -> Found | None:
+    def _select(self, step: int) -> Selection | None:
         order = self._overlap.order
         if self._schedule.disaggregated:
             self._drop_useless()
@@ -114,18 +114,18 @@ class MiniBatches(Generic[P, R]):
                 order=order,
             )
         elif self._sampling is not None and self._tracker.rounds < self._sampling.rounds:
-            return look(self._of_step(step), self._schedule, self._plan, order=order)
+            return select(self._groups_in_step(step), self._schedule, self._plan, order=order)
         else:
-            chosen = choose_within_step(self._of_step(step), self._schedule, self._plan, order=order)
-        return None if chosen is None else Found(chosen=chosen)
+            chosen = choose_within_step(self._groups_in_step(step), self._schedule, self._plan, order=order)
+        return None if chosen is None else Selection(chosen=chosen)
 
-    async def _is_missing(self, found: Found) -> bool:
+    async def _needs_round(self, found: Selection) -> bool:
         """Return whether a round comes; all ranks that have rounds left ask each other."""
         sampling, done = self._sampling, self._tracker.rounds
         if sampling is None or done >= sampling.rounds or self._schedule.disaggregated:
             return False
         missing = max(found.missing, await sampling.most(found.missing))
-        return another_round(missing=missing, done=done, at_most=sampling.rounds)
+        return needs_round(missing=missing, done=done, at_most=sampling.rounds)
 
     async def _replace(self, indices: Sequence[int], step: int) -> None:
         dropped, tasks = self._tracker.replace(indices, step)
@@ -142,8 +142,8 @@ class MiniBatches(Generic[P, R]):
             self._dropped += self._tracker.drop(useless)
             self._condition.notify_all()
 
-    def _of_step(self, step: int) -> list[OpenGroup[P, R]]:
-        return [] if self._schedule.disaggregated else self._tracker.buffer.of_step(step)
+    def _groups_in_step(self, step: int) -> list[OpenGroup[P, R]]:
+        return [] if self._schedule.disaggregated else self._tracker.buffer.in_step(step)
 
     def _waiting(self) -> AbstractContextManager[None]:
         return nullcontext() if self._announcer is None else self._announcer.waiting()

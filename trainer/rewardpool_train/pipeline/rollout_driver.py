@@ -65,15 +65,15 @@ class RolloutDriver(Generic[P, R]):
 
         def on_end(task: GroupTask[P], member: int, rollout: R) -> None:
             if threading.get_ident() == thread:
-                self._ended(task, member, rollout)
+                self._on_rollout(task, member, rollout)
             else:  # in the order of the calls, and before the end of a `roll_out` whose work is done on that thread
-                loop.call_soon_threadsafe(self._ended_elsewhere, task, member, rollout)
+                loop.call_soon_threadsafe(self._on_rollout_from_thread, task, member, rollout)
 
         if announced and self._announcer is not None:
             self._announcer.rollout()
         with self._watch.running():
             await self._rollouts.roll_out(tasks, on_end)
-        for group in self._tracker.buffer.among(task.index for task in tasks):
+        for group in self._tracker.buffer.select(task.index for task in tasks):
             if not group.is_rolled_out:
                 ended = len(group.rollouts)
                 raise RuntimeError(
@@ -91,12 +91,12 @@ class RolloutDriver(Generic[P, R]):
         for running in self._running:
             running.cancel()
 
-    def _ended(self, task: GroupTask[P], member: int, rollout: R) -> None:
-        self._scores.ended(self._tracker.buffer.ended(task.index, member, rollout), member)
+    def _on_rollout(self, task: GroupTask[P], member: int, rollout: R) -> None:
+        self._scores.submit(self._tracker.buffer.add_rollout(task.index, member, rollout), member)
 
-    def _ended_elsewhere(self, task: GroupTask[P], member: int, rollout: R) -> None:
+    def _on_rollout_from_thread(self, task: GroupTask[P], member: int, rollout: R) -> None:
         try:
-            self._ended(task, member, rollout)
+            self._on_rollout(task, member, rollout)
         except ValueError as error:  # nobody called this who could catch it
             failure = _fail(error)
             try:
@@ -121,16 +121,16 @@ class DisaggregatedDriver(RolloutDriver[P, R]):
 
         while True:
             await at_once.acquire()
-            while not (wanted := self._admitted(plan, overlap)):
+            while not (wanted := self._next_indices(plan, overlap)):
                 await condition.wait()  # for an update, whose wait for complete groups has the deadline
             steps = {index: min(index // plan.groups_per_step, plan.steps - 1) for index in wanted}
             self.start(roll_out(self._tracker.begin(steps)))
 
-    def _admitted(self, plan: Plan, overlap: Overlap) -> list[int]:
+    def _next_indices(self, plan: Plan, overlap: Overlap) -> list[int]:
         tracker = self._tracker
         if tracker.published < 0:
             return []
-        free = staleness.room(
+        free = staleness.capacity(
             plan,
             # Those of the update that is going on are out of the buffer, and not trained on yet.
             outstanding=tracker.outstanding,

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from rewardpool_train.pipeline.schedule import Order, Outstanding, Plan
 
 
-def room(plan: Plan, *, outstanding: int, version: int, published: int, max_staleness: int) -> int:
+def capacity(plan: Plan, *, outstanding: int, version: int, published: int, max_staleness: int) -> int:
     """Return how many more groups may begin now, not looking at how many the job has left.
 
     Args:

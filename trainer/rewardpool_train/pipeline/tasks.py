@@ -50,7 +50,7 @@ class ScoreTasks(Generic[P, R]):
         waiting = sum(self._samples_of(group) for group, _ in self._waiting)
         return sum(self._running.values()) + waiting
 
-    def ended(self, group: OpenGroup[P, R], member: int) -> None:
+    def submit(self, group: OpenGroup[P, R], member: int) -> None:
         """Begin to ask for the score of a rollout that has ended; where groups are judged as a whole, with the last."""
         if isinstance(self._score, GroupScore) and not group.is_rolled_out:
             return
@@ -64,7 +64,7 @@ class ScoreTasks(Generic[P, R]):
             unscored = [member for member, _ in group.unscored()]
             # For a group that is judged as a whole, one of its members stands for all.
             for member in unscored[:1] if isinstance(self._score, GroupScore) else unscored:
-                self.ended(group, member)
+                self.submit(group, member)
 
     def cancel(self) -> None:
         """Give up all that are under way."""
@@ -79,46 +79,48 @@ class ScoreTasks(Generic[P, R]):
         for _ in range(min(AT_ONCE, len(self._waiting))):
             group, member = self._waiting.popleft()
             if isinstance(self._score, GroupScore):
-                asking = self._judge(self._score, group.rolled())
+                work = self._score_group(self._score, group.rolled())
             else:
                 score = self._score.score if isinstance(self._score, SettledScore) else self._score
-                asking = self._ask(score, group.task, member, group.rollouts[member])
-            self._start(asking, samples=self._samples_of(group))
+                work = self._score_rollout(score, group.task, member, group.rollouts[member])
+            self._start(work, samples=self._samples_of(group))
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._begin)
 
-    def _start(self, asking: Coroutine[None, None, None], *, samples: int) -> None:
+    def _start(self, work: Coroutine[None, None, None], *, samples: int) -> None:
         try:
-            running = self._tasks.create_task(asking)
+            running = self._tasks.create_task(work)
         except RuntimeError:  # the run is ending with an error, and this rollout ended before it heard of that
-            asking.close()
+            work.close()
             return
         self._running[running] = samples
         running.add_done_callback(self._running.pop)
 
-    async def _ask(self, score: Score[P, R], task: GroupTask[P], member: int, rollout: R) -> None:
-        value = await _answer(score(task, member, rollout), "the score of member %d of group %d", member, task.index)
+    async def _score_rollout(self, score: Score[P, R], task: GroupTask[P], member: int, rollout: R) -> None:
+        value = await _await_result(
+            score(task, member, rollout), "the score of member %d of group %d", member, task.index
+        )
         if isinstance(self._score, SettledScore):
-            group = self._buffer.with_last(task.index, member, value)
+            group = self._buffer.completed_by(task.index, member, value)
             if group is not None and not self._score.is_settled(group):
                 # A checkpoint that is made meanwhile lacks the last score, so that the group is looked at again.
-                values = await _answer(self._score.settle(group), "the scores of group %d", task.index)
-                self._buffer.judged(task.index, values)
+                values = await _await_result(self._score.settle(group), "the scores of group %d", task.index)
+                self._buffer.add_scores(task.index, values)
                 self._on_complete()
                 return
-        if self._buffer.scored(task.index, member, value):
+        if self._buffer.add_score(task.index, member, value):
             self._on_complete()
 
-    async def _judge(self, score: GroupScore[P, R], group: RolledGroup[P, R]) -> None:
-        values = await _answer(score.judge(group), "the scores of group %d", group.task.index)
-        self._buffer.judged(group.task.index, values)
+    async def _score_group(self, score: GroupScore[P, R], group: RolledGroup[P, R]) -> None:
+        values = await _await_result(score.judge(group), "the scores of group %d", group.task.index)
+        self._buffer.add_scores(group.task.index, values)
         self._on_complete()
 
 
-async def _answer(asking: Awaitable[T], what: str, *numbers: int) -> T:
+async def _await_result(work: Awaitable[T], what: str, *numbers: int) -> T:
     """Await it. Raises RuntimeError where somebody else than the run cancels that."""
     try:
-        return await asking
+        return await work
     except asyncio.CancelledError:
         current = asyncio.current_task()
         if current is None or current.cancelling():

@@ -79,7 +79,7 @@ def _vllm(config: TrainConfig, ranks: Ranks) -> Iterator[VllmAddress]:
     """Yield where the server is: the config's, or one that rank 0 starts."""
     vllm = config.rollout.vllm
     if vllm.url is not None:
-        yield UrlAddress(vllm.url, _key_in(vllm.key_file))
+        yield UrlAddress(vllm.url, _read_key(vllm.key_file))
         return
     if int(os.environ.get("LOCAL_WORLD_SIZE", ranks.size)) != ranks.size:
         raise ConfigError("rollout.vllm.url", "a job on several machines needs a vLLM that all of them reach; name it")
@@ -88,16 +88,16 @@ def _vllm(config: TrainConfig, ranks: Ranks) -> Iterator[VllmAddress]:
         problem: RewardPoolError | None = None
         if ranks.first:
             try:
-                address = SocketAddress(stack.enter_context(_own_vllm(config)))
+                address = SocketAddress(stack.enter_context(_start_vllm(config)))
             except RewardPoolError as error:
                 problem = error  # the others wait for an address
-        address, problem = ranks.from_first((address, problem))
+        address, problem = ranks.broadcast((address, problem))
         if address is None:
             raise problem or RolloutError("vLLM has no address")
         yield address
 
 
-def _own_vllm(config: TrainConfig) -> AbstractContextManager[Path]:
+def _start_vllm(config: TrainConfig) -> AbstractContextManager[Path]:
     vllm = config.rollout.vllm
     return running_vllm(
         config.policy.path,
@@ -108,7 +108,7 @@ def _own_vllm(config: TrainConfig) -> AbstractContextManager[Path]:
     )
 
 
-def _key_in(file: Path | None) -> str | None:
+def _read_key(file: Path | None) -> str | None:
     if file is None:
         return None
     try:

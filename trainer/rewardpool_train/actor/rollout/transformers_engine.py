@@ -38,7 +38,7 @@ class ScoreKeeper(LogitsProcessor):  # type: ignore[misc]
         self._newest = (scores.float() / self._temperature).log_softmax(dim=-1)
         return scores
 
-    def of(self, tokens: torch.Tensor) -> torch.Tensor:
+    def log_probs(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the log-probabilities of the tokens that were drawn, shape (rows,)."""
         return self._newest.gather(1, tokens.unsqueeze(1)).squeeze(1)
 
@@ -46,7 +46,7 @@ class ScoreKeeper(LogitsProcessor):  # type: ignore[misc]
 class EndWatcher(StoppingCriteria):  # type: ignore[misc]
     """Called by `generate` after each token; calls `on_row(row, response_ids, log_probs, ended)` when a row ends.
 
-    It stops nothing, except where `given_up` is set: then everything.
+    It stops nothing, except where `cancelled` is set: then everything.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class EndWatcher(StoppingCriteria):  # type: ignore[misc]
         end_ids: Sequence[int],
         log_probs_of: Callable[[torch.Tensor], torch.Tensor],
         on_row: Callable[[int, list[int], list[float], bool], None],
-        given_up: threading.Event | None = None,
+        cancelled: threading.Event | None = None,
     ) -> None:
         self._prompt_width = prompt_width
         self._max_new_tokens = max_new_tokens
         self._end_ids = set(end_ids)
         self._log_probs_of = log_probs_of
         self._on_row = on_row
-        self._given_up = given_up or threading.Event()
+        self._cancelled = cancelled or threading.Event()
         self._running: list[int] | None = None
         self._log_probs: list[torch.Tensor] = []
 
@@ -81,7 +81,7 @@ class EndWatcher(StoppingCriteria):  # type: ignore[misc]
             log_probs = torch.stack([step[over] for step in self._log_probs], dim=1).tolist()
             for row, values in zip(over, log_probs, strict=True):
                 self._on_row(row, input_ids[row, self._prompt_width :].tolist(), values, newest[row] in self._end_ids)
-        stops = self._given_up.is_set()
+        stops = self._cancelled.is_set()
         return torch.full((len(input_ids),), stops, dtype=torch.bool, device=input_ids.device)
 
 
@@ -139,12 +139,12 @@ class TransformersEngine:
 
         Cancelled, it returns when the token that is being computed is there.
         """
-        given_up = threading.Event()
-        work = asyncio.get_running_loop().run_in_executor(self._thread, self.generate, tasks, on_end, given_up)
+        cancelled = threading.Event()
+        work = asyncio.get_running_loop().run_in_executor(self._thread, self.generate, tasks, on_end, cancelled)
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
-            given_up.set()
+            cancelled.set()
             await asyncio.wait([work])
             raise
 
@@ -152,14 +152,14 @@ class TransformersEngine:
         self,
         tasks: Sequence[GroupTask[Prompt]],
         on_end: OnEnd[Prompt, Rollout],
-        given_up: threading.Event | None = None,
+        cancelled: threading.Event | None = None,
     ) -> None:
         """Sample every member of every task; returns when all have ended.
 
         Args:
             tasks: Groups; their first index decides the seed of the batch.
             on_end: Called with each rollout as soon as it ends, while the others go on; it should not block.
-            given_up: Once it is set, what has not ended never will.
+            cancelled: Once it is set, what has not ended never will.
         """
         rows = [(task, member) for task in tasks for member in range(task.size)]
         prompts = [ids for task in tasks for ids in [list(self._encode(task.prompt))] * task.size]
@@ -178,7 +178,7 @@ class TransformersEngine:
             on_end(task, member, rollout)
 
         torch.manual_seed(self._seed * SEED_STRIDE + tasks[0].index)
-        self._sample(prompts, on_row, given_up)
+        self._sample(prompts, on_row, cancelled)
 
     def load(self, source: WeightSource, version: int) -> None:
         """Copy the source's weights of now; all ranks call this together, and nothing is being sampled then.
@@ -192,7 +192,7 @@ class TransformersEngine:
         self,
         prompts: Sequence[Sequence[int]],
         on_row: Callable[[int, list[int], list[float], bool], None],
-        given_up: threading.Event | None,
+        cancelled: threading.Event | None,
     ) -> None:
         width = max(len(prompt) for prompt in prompts)
         padded = [[self._pad_id] * (width - len(prompt)) + list(prompt) for prompt in prompts]
@@ -202,9 +202,9 @@ class TransformersEngine:
             prompt_width=width,
             max_new_tokens=self._max_new_tokens,
             end_ids=self._end_ids,
-            log_probs_of=keeper.of,
+            log_probs_of=keeper.log_probs,
             on_row=on_row,
-            given_up=given_up,
+            cancelled=cancelled,
         )
         with torch.no_grad():
             self.model.generate(

@@ -128,10 +128,10 @@ def read_response(answer: Any) -> Response:
             ended=choice["finish_reason"] == "stop",
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise RolloutError(f"vLLM's answer is not one of 0.32 or newer ({error!r}): {_start_of(answer)}") from error
+        raise RolloutError(f"vLLM's answer is not one of 0.32 or newer ({error!r}): {_excerpt(answer)}") from error
     finished = choice["finish_reason"] in ("stop", "length")
     if not finished or not len(response.token_ids) == len(response.log_probs) == len(response.versions) > 0:
-        raise RolloutError(f"vLLM gave up on a response, or left parts of it out: {_start_of(answer)}")
+        raise RolloutError(f"vLLM gave up on a response, or left parts of it out: {_excerpt(answer)}")
     return response
 
 
@@ -144,7 +144,7 @@ class VllmClient:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, address: VllmAddress, *, attempts: int = 1) -> AsyncIterator["VllmClient"]:
+    async def connect(cls, address: VllmAddress, *, attempts: int = 1) -> AsyncIterator["VllmClient"]:
         """Yield a client; `attempts` are for one response."""
         options: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=None)}  # every call has a deadline of its own
         if isinstance(address, SocketAddress):
@@ -157,7 +157,7 @@ class VllmClient:
         async with aiohttp.ClientSession(base, connector=connector, **options) as session:
             yield cls(session, attempts=attempts)
 
-    async def is_up(self) -> bool:
+    async def is_healthy(self) -> bool:
         """Return whether the server answers that it is well."""
         try:
             async with asyncio.timeout(5), self._session.get("/health") as answer:
@@ -173,7 +173,7 @@ class VllmClient:
                 which is for all attempts together.
         """
         async with _deadline(deadline_seconds, "gave no response"):
-            return read_response(await self._answer("/inference/v1/generate", attempts=self._attempts, json=request))
+            return read_response(await self._post("/inference/v1/generate", attempts=self._attempts, json=request))
 
     async def change_weights(self, folder: Path, version: int) -> None:
         """Have the server take the weights in a folder, in safetensors files named as in Hugging Face's format.
@@ -186,27 +186,27 @@ class VllmClient:
                 ones.
         """
         async with _deadline(CHANGE_DEADLINE_SECONDS, "did not take the weights"):
-            await self._answer("/pause", params={"mode": "keep", "clear_cache": "true"})
+            await self._post("/pause", params={"mode": "keep", "clear_cache": "true"})
             try:
                 reload = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
-                await self._answer("/collective_rpc", json=reload)
-                await self.name_weights(version)
+                await self._post("/collective_rpc", json=reload)
+                await self.set_weight_version(version)
             finally:
                 async with _deadline(RESUME_DEADLINE_SECONDS, "did not go on after a change of weights"):
-                    await self._answer("/resume")
+                    await self._post("/resume")
 
-    async def name_weights(self, version: int) -> None:
+    async def set_weight_version(self, version: int) -> None:
         """Have the server call its weights so; it counts tokens towards the name of the time they are sampled at."""
-        await self._answer("/update_weight_version", json={"new_version": str(version)})
+        await self._post("/update_weight_version", json={"new_version": str(version)})
 
-    async def _answer(self, path: str, *, attempts: int = 1, **what: Any) -> Any:
+    async def _post(self, path: str, *, attempts: int = 1, **what: Any) -> Any:
         """Post, and return the JSON that comes back; another attempt follows a failure that it may repair."""
         for attempt in range(1, attempts + 1):
             try:
                 async with self._session.post(path, **what) as answer:
                     if answer.status == 200:
                         return await answer.json()
-                    problem = f"HTTP {answer.status}: {_start_of(await answer.text())}"
+                    problem = f"HTTP {answer.status}: {_excerpt(await answer.text())}"
                     final = answer.status < 500 and answer.status != 429
             except aiohttp.ClientError as error:
                 problem, final = repr(error), False
@@ -228,5 +228,5 @@ async def _deadline(seconds: float, what: str) -> AsyncIterator[None]:
         raise RolloutError(f"vLLM {what} within {seconds:g} s") from error
 
 
-def _start_of(answer: object) -> str:
+def _excerpt(answer: object) -> str:
     return str(answer)[:MAX_PROBLEM_CHARACTERS]

@@ -72,11 +72,11 @@ class VllmEngine:
                 response = await client.sample(
                     self._sampling.request(prompt_ids), deadline_seconds=self._settings.response_deadline_seconds
                 )
-            on_end(task, member, rollout_of(response, group=task.index, member=member, prompt_ids=prompt_ids))
+            on_end(task, member, to_rollout(response, group=task.index, member=member, prompt_ids=prompt_ids))
 
         try:
             async with (
-                VllmClient.connected(self._address, attempts=self._settings.attempts) as client,
+                VllmClient.connect(self._address, attempts=self._settings.attempts) as client,
                 asyncio.TaskGroup() as responses,
             ):
                 for task in tasks:
@@ -97,7 +97,7 @@ class VllmEngine:
         with ExitStack() as stack:
             folder = self._make_folder(stack)
             problem = self._push(source, folder, version)
-            self._ranks.raise_together(problem)  # also holds the others back until the weights are there
+            self._ranks.raise_on_all(problem)  # also holds the others back until the weights are there
         self.version = version
         log.debug("weights of version %d pushed in %.2f s", version, time.monotonic() - start)
 
@@ -108,9 +108,9 @@ class VllmEngine:
             try:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rewardpool-", dir=folder)))
             except OSError as error:
-                problem = _cannot_pass(folder, error)
-        self._ranks.raise_together(problem)
-        return self._ranks.from_first(folder)
+                problem = _transfer_error(folder, error)
+        self._ranks.raise_on_all(problem)
+        return self._ranks.broadcast(folder)
 
     def _push(self, source: WeightSource, folder: Path, version: int) -> Exception | None:
         """Returns what went wrong rather than raise it, because the other ranks wait to be told."""
@@ -119,22 +119,22 @@ class VllmEngine:
             if self._ranks.first:
                 asyncio.run(self._change_weights(folder, version))
         except (OSError, SafetensorError) as error:  # the latter is what safetensors makes of a full disk
-            return _cannot_pass(folder, error)
+            return _transfer_error(folder, error)
         except Exception as error:
             return error
         return None
 
     async def _change_weights(self, folder: Path, version: int) -> None:
-        async with VllmClient.connected(self._address) as client:
+        async with VllmClient.connect(self._address) as client:
             await client.change_weights(folder, version)
 
 
-def _cannot_pass(folder: Path, error: Exception) -> RolloutError:
+def _transfer_error(folder: Path, error: Exception) -> RolloutError:
     hint = "a container's /dev/shm is often 64 MB; make it larger or name another rollout.vllm.weights_folder"
     return RolloutError(f"cannot pass weights through {folder}: {error} ({hint})")
 
 
-def rollout_of(response: Response, *, group: int, member: int, prompt_ids: Sequence[int]) -> Rollout:
+def to_rollout(response: Response, *, group: int, member: int, prompt_ids: Sequence[int]) -> Rollout:
     """Return a response as a rollout."""
     changed = response.versions[0] != response.versions[-1]
     return Rollout(

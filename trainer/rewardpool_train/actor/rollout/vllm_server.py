@@ -72,11 +72,11 @@ def running_vllm(
         try:
             log.info("vLLM starts, which takes about a minute; it writes to %s", log_file)
             start = time.monotonic()
-            asyncio.run(_until_up(child, socket, log_file, deadline_seconds))
+            asyncio.run(_wait_until_healthy(child, socket, log_file, deadline_seconds))
             log.info("vLLM is up after %.0f s", time.monotonic() - start)
             yield socket
         finally:
-            _end(child)
+            _stop(child)
 
 
 def command(policy: Path, socket: Path) -> list[str]:
@@ -95,20 +95,22 @@ def command(policy: Path, socket: Path) -> list[str]:
     ]
 
 
-async def _until_up(child: "subprocess.Popen[bytes]", socket: Path, log_file: Path, deadline_seconds: float) -> None:
+async def _wait_until_healthy(
+    child: "subprocess.Popen[bytes]", socket: Path, log_file: Path, deadline_seconds: float
+) -> None:
     """Wait until the server answers, and name its weights version 0."""
     try:
-        async with asyncio.timeout(deadline_seconds), VllmClient.connected(SocketAddress(socket)) as client:
-            while not await client.is_up():
+        async with asyncio.timeout(deadline_seconds), VllmClient.connect(SocketAddress(socket)) as client:
+            while not await client.is_healthy():
                 if child.poll() is not None:
                     raise RolloutError(f"vLLM ended with {child.returncode} at its start:\n{_tail(log_file)}")
                 await asyncio.sleep(POLL_SECONDS)
-            await client.name_weights(0)
+            await client.set_weight_version(0)
     except TimeoutError as error:
         raise RolloutError(f"vLLM did not answer within {deadline_seconds:g} s:\n{_tail(log_file)}") from error
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
+def _stop(child: "subprocess.Popen[bytes]") -> None:
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
         child.wait(END_SECONDS)
