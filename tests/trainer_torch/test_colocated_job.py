@@ -21,7 +21,7 @@ from support.fleet import ROOT, eventually
 from support.local_machine import POOL, LocalMachine, local_machine, machine
 
 from rewardpool_api.status import SleepStatus
-from rewardpool_train.colocated.rank_lock import GpuLock
+from rewardpool_train.colocated import GpuLock
 from rewardpool_train.job import main
 
 __all__ = ["machine"]

@@ -19,8 +19,7 @@ from rewardpool.client.wake_lock import WITHIN_SECONDS
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool_train.actor.ranks import Ranks
-from rewardpool_train.colocated import Costs, SharedGpu, TurnReport
-from rewardpool_train.colocated.rank_lock import GpuLock
+from rewardpool_train.colocated import Costs, GpuLock, SharedGpu, TurnReport
 from rewardpool_train.config import TrainConfig
 from rewardpool_train.pipeline.on_thread import on_thread
 

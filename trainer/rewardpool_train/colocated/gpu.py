@@ -1,35 +1,108 @@
-"""A GPU that a training loop and a reward pool share: each enters a block around what it needs the GPU for.
+"""Share a GPU between a training loop and a reward pool: each enters a block around what needs the GPU.
 
     async with SharedGpu(pool.awake) as gpu:
         async with gpu.training():      # rollouts and updates; the pool sleeps
             ...
-        async with gpu.scoring():       # around each sample's score, as early as its rollout has ended
+        async with gpu.scoring():       # around each sample's score, as soon as its rollout has ended
             score = await pool.score(sample)
 
-One task decides by `turns.choose` whenever something happens, and is the only one that wakes the pool and puts it to
-sleep. Inside `training` no engine has the GPU; inside `scoring` the trainer does not.
+One task calls `gpu_scheduler.choose` whenever something happens, and only this task wakes the pool or puts it to sleep.
+Inside `training` no engine uses the GPU; inside `scoring` the trainer does not.
 
-Each rank of a job has its own, with `peers`: operations begin together, and no engine wakes while any rank computes.
-A rank that asked for the pool while another one was quicker to compute gives it up, and asks again afterwards.
+Every rank of a job has its own `SharedGpu`, with `peers`. An operation of the trainer begins when all ranks are ready
+for it (`any_overdue` is a barrier): if a rank took the GPU before, it would hold it in a collective while another rank
+waited for scores that need it. While a rank computes, it shares `GpuLock` with the other ranks, so no engine wakes.
 """
 
 import asyncio
+import fcntl
 import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Protocol, Self
 
 from rewardpool.client.wake_lock import WITHIN_SECONDS
-from rewardpool.errors import ConfigError, PoolNotReadyError
+from rewardpool.errors import ConfigError, PoolAccessError, PoolNotReadyError
+from rewardpool_runtime.file_lock import try_lock
+from rewardpool_runtime.state_files import GPU_FILE
 from rewardpool_train.colocated.gpu_scheduler import POLL_SECONDS, Costs, Moment, choose, seconds_until_due
-from rewardpool_train.colocated.rank_lock import NoPeers, Peers
 
 TICK_SECONDS = 0.001
 """Shortest time to wait for."""
+
+
+class Peers(Protocol):
+    """The other ranks of a job, as `SharedGpu` uses them."""
+
+    async def any_overdue(self, overdue: bool) -> bool:
+        """Wait until all ranks have called this, and return whether one of them has an overdue sample."""
+        ...
+
+    def try_acquire(self) -> bool:
+        """Share the GPU with the ranks that compute; return False while an engine uses it."""
+        ...
+
+    def release(self) -> None: ...
+
+    def others_compute(self) -> bool:
+        """Return whether another rank holds the GPU; only for a rank that does not."""
+        ...
+
+
+class GpuLock:
+    """Lock on the GPUs that reward pools of this machine share with trainers: a file in each pool's folder.
+
+    Ranks that compute hold it in shared mode, engines exclusively. The kernel releases it for a rank that is killed.
+    Without folders it is the lock of a job of one process.
+
+    Raises:
+        PoolAccessError: A pool's folder cannot be written; raised by `try_acquire` and `others_compute`.
+    """
+
+    def __init__(self, folders: Iterable[Path] = ()) -> None:
+        self._paths = [folder / GPU_FILE for folder in sorted(folders)]
+        self._held: list[BinaryIO] = []
+
+    async def any_overdue(self, overdue: bool) -> bool:
+        return False  # there are no other ranks to wait for, and `choose` knows what is overdue on this one
+
+    def try_acquire(self) -> bool:
+        for path in self._paths:
+            file = _open_lock(path)
+            self._held.append(file)
+            if not try_lock(file, shared=True):
+                self.release()
+                return False
+        return True
+
+    def release(self) -> None:
+        while self._held:
+            file = self._held.pop()
+            # A child of this process may have inherited the file, so closing it here would not be enough.
+            fcntl.flock(file, fcntl.LOCK_UN)
+            file.close()
+
+    def others_compute(self) -> bool:
+        # Two ranks that check at the same moment may each see the other's check as a rank that computes.
+        return any(_is_shared(path) for path in self._paths)
+
+
+def _is_shared(path: Path) -> bool:
+    with _open_lock(path) as file:
+        # A file that cannot even be shared is locked by an engine.
+        return try_lock(file, shared=True) and not try_lock(file)
+
+
+def _open_lock(path: Path) -> BinaryIO:
+    try:
+        return path.open("ab")
+    except OSError as error:
+        raise PoolAccessError(f"the GPUs of a pool cannot be locked: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +163,7 @@ class SharedGpu:
             )
         self._awake = awake
         self._costs = costs or Costs()
-        self._peers = peers or NoPeers()
+        self._peers = peers or GpuLock()
         self._free_memory = free_memory
         self._deadline_seconds = deadline_seconds
         self._clock = clock

@@ -1,16 +1,15 @@
-"""A pipeline whose rollouts, updates and rewards share one GPU: wrappers around what its user brings.
+"""Share one GPU between the rollouts, updates and rewards of a `rewardpool_train.pipeline`.
 
     rollouts, learner, score = share(gpu, rollouts, learner, score)
 
-Rollouts and updates become the trainer's turns, each score a sample that waits for the pool's, and each group that is
-judged as a whole so many samples that wait together. The pipeline itself
-knows nothing of it. Not for `fully_async`, where rollout and training are on devices of their own. What a callback of
-the pipeline needs the GPU for, a checkpoint say, is a turn of the trainer's too: `in_turn`.
+Rollouts and updates become turns of the trainer. A score becomes a sample that waits for the pool's turn, and a group
+that is judged as a whole becomes as many samples that wait together. The pipeline needs no change. `fully_async` cannot
+share a GPU, because its rollouts and training run on different devices.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, TypeVarTuple
 
 from rewardpool_train.colocated.gpu import SharedGpu
 from rewardpool_train.pipeline.parts import (
@@ -21,15 +20,14 @@ from rewardpool_train.pipeline.parts import (
     OnEnd,
     P,
     R,
-    RatedGroup,
     RolledGroup,
     Rollouts,
-    Score,
     Scoring,
     SettledScore,
 )
 
-A = TypeVar("A")
+A = TypeVarTuple("A")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -59,47 +57,45 @@ class _Learner(Generic[P, R]):
 def share(
     gpu: SharedGpu, rollouts: Rollouts[P, R], learner: Learner[P, R], score: Scoring[P, R]
 ) -> tuple[Rollouts[P, R], Learner[P, R], Scoring[P, R]]:
-    """Return the three with their turns on the GPU around them."""
+    """Return the three, each wrapped so that it waits for its turn on the GPU."""
     scoring: Scoring[P, R]
     match score:
         case GroupScore():
-            scoring = _shared_groups(gpu, score)
+            scoring = GroupScore(_while_awake(gpu, score.judge, _group_size))
         case SettledScore():
-            scoring = _settled_samples(gpu, score)
+            scoring = SettledScore(
+                _while_awake(gpu, score.score, _one_sample),
+                score.is_settled,
+                _while_awake(gpu, score.settle, _group_size),
+            )
         case _:
-            scoring = _shared_samples(gpu, score)
+            scoring = _while_awake(gpu, score, _one_sample)
     return _Rollouts(gpu, rollouts), _Learner(gpu, learner), scoring
 
 
-def _shared_samples(gpu: SharedGpu, score: Score[P, R]) -> Score[P, R]:
-    async def scored(task: GroupTask[P], member: int, rollout: R) -> float | None:
-        async with gpu.scoring():
-            return await score(task, member, rollout)
+def in_turn(gpu: SharedGpu, callback: Callable[[*A], Awaitable[None]]) -> Callable[[*A], Awaitable[None]]:
+    """Return the callback, wrapped as a turn of the trainer: a callback that writes a checkpoint needs the GPU too."""
+
+    async def called(*arguments: *A) -> None:
+        async with gpu.training():
+            await callback(*arguments)
+
+    return called
+
+
+def _while_awake(
+    gpu: SharedGpu, score: Callable[[*A], Awaitable[T]], samples: Callable[[*A], int]
+) -> Callable[[*A], Awaitable[T]]:
+    async def scored(*arguments: *A) -> T:
+        async with gpu.scoring(samples(*arguments)):
+            return await score(*arguments)
 
     return scored
 
 
-def _shared_groups(gpu: SharedGpu, score: GroupScore[P, R]) -> GroupScore[P, R]:
-    async def judged(group: RolledGroup[P, R]) -> Sequence[float | None]:
-        async with gpu.scoring(group.task.size):
-            return await score.judge(group)
-
-    return GroupScore(judged)
+def _one_sample(task: GroupTask[P], member: int, rollout: R) -> int:
+    return 1
 
 
-def _settled_samples(gpu: SharedGpu, score: SettledScore[P, R]) -> SettledScore[P, R]:
-    async def settled(group: RatedGroup[P, R]) -> Sequence[float | None]:
-        async with gpu.scoring(group.task.size):
-            return await score.settle(group)
-
-    return SettledScore(_shared_samples(gpu, score.score), score.is_settled, settled)
-
-
-def in_turn(gpu: SharedGpu, callback: Callable[[A], Awaitable[None]]) -> Callable[[A], Awaitable[None]]:
-    """Return the callback of a pipeline with the trainer's turn on the GPU around it."""
-
-    async def called(about: A) -> None:
-        async with gpu.training():
-            await callback(about)
-
-    return called
+def _group_size(group: RolledGroup[P, R]) -> int:
+    return group.task.size

@@ -9,7 +9,7 @@ import pytest
 
 from rewardpool.errors import PoolAccessError
 from rewardpool_runtime.state_files import GPU_FILE
-from rewardpool_train.colocated.rank_lock import GpuLock
+from rewardpool_train.colocated import GpuLock
 
 
 @contextmanager
