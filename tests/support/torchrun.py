@@ -37,10 +37,11 @@ def run_job(
     Raises:
         subprocess.TimeoutExpired: It took longer.
     """
+    path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     while True:
         ended = subprocess.run(
             command(module, *args, ranks=ranks),
-            env={**os.environ, "PYTHONPATH": str(TESTS), **env},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **env},
             capture_output=True,
             text=True,
             timeout=seconds,

@@ -30,7 +30,7 @@ def stand_in(folder: Path) -> Path:
 
 
 def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"rollout.vllm.python: there is no /no/python"):
+    with pytest.raises(ConfigError, match=r"rollout.vllm.python: /no/python not found"):
         start("/no/python", tmp_path)
 
 

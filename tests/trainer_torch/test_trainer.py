@@ -264,7 +264,7 @@ def test_a_checkpoint_of_other_ranks_rolls_out_again_what_was_rolled_out_ahead(
     state = reshard_state([saved], config, 2)
     state.check("one_step_off_minibatch", config.plan(2))
     assert (state.trained, state.begun, state.again) == (2, 2, {})
-    with pytest.raises(ConfigError, match="can only be gone on from with as many ranks"):
+    with pytest.raises(ConfigError, match="can only be resumed on the same number of ranks"):
         reshard_state([saved], config_of(tmp_path, policy_folder, schedule="fully_async"), 2)
 
 

@@ -1,4 +1,4 @@
-"""The training job: GRPO on FSDP2, rated by anything of `rewardpool`, with rollout, reward and update overlapped.
+"""The training job: GRPO on FSDP2 with any reward of `rewardpool`, and rollout, reward and update overlapped.
 
 job, config, update_config  `python -m rewardpool_train CONFIG.yaml`, and all fields of its file
 pipeline/    which of rollout, reward and training comes next; for your own loop as well; imports no torch

@@ -1,4 +1,4 @@
-"""The config of `python -m rewardpool_train`, one YAML file. Wrong fields are named by their path in it.
+"""The config of `python -m rewardpool_train`: one YAML file, with errors that name a field by its path.
 
 Relative paths in the file are relative to the file.
 """
@@ -21,16 +21,16 @@ from rewardpool_train.update_config import UpdateConfig
 
 
 class PolicyConfig(ConfigPart):
-    """The model that is trained."""
+    """The model to train."""
 
     path: Path
     """Folder with a causal language model and its tokenizer, as transformers saves them."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """What its layers compute in; weights and optimiser state are float32 either way."""
+    """Dtype that the layers compute in. Weights and optimiser state are always float32."""
 
 
 class DataConfig(ConfigPart):
-    """What the policy is asked."""
+    """The prompts."""
 
     prompts: Path
     """File with one JSON object per line: `prompt`, and for reward functions `data_source`, `ground_truth`,
@@ -38,52 +38,54 @@ class DataConfig(ConfigPart):
 
 
 class VllmConfig(ConfigPart):
-    """The vLLM that samples the policy: one that the job starts and ends, or one that runs already."""
+    """The vLLM server that samples the policy: one that the job starts and stops, or one that is already running."""
 
     python: str | None = None
     """Interpreter that has vLLM 0.32 or newer. Default: $REWARDPOOL_SERVER_PYTHON, else the trainer's own."""
     args: tuple[str, ...] = ()
-    """Further arguments for it, such as `["--max-model-len", "4096"]`."""
+    """Further arguments of vLLM, such as `["--max-model-len", "4096"]`."""
     start_deadline_seconds: Positive = 600.0
-    """For it to load the policy and answer."""
+    """Deadline for vLLM to load the policy and answer."""
     url: str | None = None
-    """Of one that runs already, with the arguments that docs/rollout-engines.md lists; the job starts none then."""
+    """URL of a vLLM that is already running, with the arguments listed in docs/rollout-engines.md; the job then starts
+    none."""
     key_file: Path | None = None
-    """File with that one's API key."""
+    """File with the API key of the vLLM at `url`."""
     served_name: Annotated[str, Field(min_length=1)] = "policy"
-    """Name that it serves the policy by."""
+    """Name under which vLLM serves the policy."""
     weights_folder: Path = Path("/dev/shm")  # noqa: S108 - private folders are made in it
-    """Folder that trainer and vLLM both see; new weights pass through it. Memory is fast, a disk works too."""
+    """Folder that the trainer and vLLM both see; new weights pass through it. Memory is fast, a disk works too."""
     in_flight: Count = 256
-    """Responses asked for at a time on one rank; vLLM queues what it cannot hold."""
+    """Maximum number of responses requested at a time by one rank; vLLM queues what it cannot run."""
     response_deadline_seconds: Positive = 900.0
-    """For one response, all attempts together."""
+    """Deadline for one response, over all attempts."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    """For one response, where the connection breaks or vLLM fails."""
+    """Maximum number of attempts for one response, when the connection breaks or vLLM fails."""
 
 
 class RolloutConfig(ConfigPart):
-    """How the policy is sampled."""
+    """Sampling of the policy."""
 
     engine: Literal["transformers", "vllm"] = "transformers"
-    """Who samples: `generate` of transformers on a second copy of the policy, or vLLM."""
+    """Engine that samples: `generate` of transformers on a second copy of the policy, or vLLM."""
     vllm: VllmConfig = VllmConfig()
-    """Read where that is the engine."""
+    """Settings of vLLM; only read with `engine: vllm`."""
     prompts_per_step: Count = 8
-    """Over all ranks."""
+    """Number of prompts per step, over all ranks."""
     group_size: Annotated[int, Field(ge=2, le=1024)] = 8
-    """Responses to each prompt; they are judged against each other, so there are at least two."""
+    """Responses to each prompt. They are compared with each other, so there are at least two."""
     min_members: Annotated[int, Field(ge=2, le=1024)] | None = None
-    """Scored responses with which a group goes on without those that have no score; with fewer it is replaced by a
-    group of a further prompt. Default: half of `group_size`, and at least 2."""
+    """Minimum number of scored responses in a group. A group with at least this many is trained on without its unscored
+    responses; a group with fewer is replaced by one of another prompt. Default: half of `group_size`, and at least 2.
+    """
     replacement_rounds: Annotated[int, Field(ge=0, le=1000)] = 3
-    """Rounds of a step, at most, in which such groups are replaced; one that is left over then has no influence on the
-    update. Under `fully_async`, a mini-batch waits for so many times its groups. `update.dynamic_sampling_rounds`, if
-    it is not 0, bounds both."""
+    """Maximum number of rounds per step in which such groups are replaced; one that remains has no influence on the
+    update. Under `fully_async`, the maximum number of replaced groups per mini-batch, in mini-batches. A
+    `update.dynamic_sampling_rounds` above 0 is used for both instead."""
     max_new_tokens: Count = 48
-    """Length limit of a response, in tokens."""
+    """Maximum length of a response, in tokens."""
     temperature: Positive = 1.0
-    """Of the sampling."""
+    """Sampling temperature."""
 
     @model_validator(mode="after")
     def _check_min_members(self) -> Self:
@@ -93,7 +95,7 @@ class RolloutConfig(ConfigPart):
 
     @property
     def least_members(self) -> int:
-        """`min_members`, or its default."""
+        """`min_members`, or its default: half of the group, rounded up."""
         return max(LEAST_MEMBERS, (self.group_size + 1) // 2) if self.min_members is None else self.min_members
 
     def with_paths_from(self, full: Callable[[Path], Path]) -> Self:
@@ -105,59 +107,61 @@ class RolloutConfig(ConfigPart):
 
 
 class CheckpointConfig(ConfigPart):
-    """How often a job leaves a checkpoint that it can go on from, in the folder checkpoints/ of its output."""
+    """Checkpoints to resume from, in the folder checkpoints/ of the output."""
 
     every_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Steps from one to the next; 0 leaves none."""
+    """Steps between two checkpoints; 0 writes none."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 2
-    """The newest that stay."""
+    """Number of checkpoints to keep; older ones are deleted."""
 
 
 class ColocatedConfig(ConfigPart):
-    """The turns of the job and of reward models that sleep on the job's own GPUs; docs/colocated.md has all of it."""
+    """Turns of the job and of reward models that sleep on the job's GPUs; see docs/colocated.md."""
 
     enabled: bool | None = None
-    """Whether they take turns. By default they do where a pool of the reward has `spec.engine.sleep.enabled` and is on
-    this machine; true refuses a reward without such a pool, and false leaves it to somebody else to wake them."""
+    """Take turns with the reward's pools. Default: if one of them has `spec.engine.sleep.enabled` and runs on this
+    machine. `true` refuses a reward without such a pool; `false` leaves it to another program to wake the pools."""
     patience_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
-    """For which the GPUs are free before the pools wake, and idle before they sleep."""
+    """Time for which the GPUs must be free before the pools wake, and idle before they sleep."""
     longest_wait_seconds: Positive | None = None
-    """After which a sample that waits for its score goes before the job's next operation; null for never."""
+    """Time after which a sample that waits for its score goes before the job's next operation. Default: no limit."""
 
 
 class TrainConfig(ConfigPart):
-    """A whole training job."""
+    """A training job."""
 
     policy: PolicyConfig
     data: DataConfig
     reward: str | dict[str, Any]
-    """What rates the responses: `pool: namespace/name`, or anything else that docs/rewards.md has."""
+    """The reward of the responses: `pool: namespace/name`, or anything else in docs/rewards.md."""
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
     schedule: ScheduleName = "minibatch"
-    """How rollout, reward and update overlap; docs/pipelines.md has the five."""
+    """Overlap of rollout, reward and update; docs/pipelines.md describes the five schedules."""
     max_staleness: Annotated[int, Field(ge=0, le=1000)] = 2
-    """Under `fully_async`: updates that the policy may be ahead of the one that a group was begun with."""
+    """Under `fully_async`: maximum number of updates between the policy that began a group and the policy trained on
+    it."""
     publish_every: Annotated[int, Field(ge=1, le=1001)] = 1
-    """Under `fully_async`: updates from one handing-over of weights to the next, at most `max_staleness` + 1. Under the
-    other schedules they are handed over after each step."""
+    """Under `fully_async`: updates between two transfers of weights to the rollout engine, at most `max_staleness` + 1.
+    The other schedules transfer weights after each step."""
     colocated: ColocatedConfig = ColocatedConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     resume: Literal["auto", "never"] = "auto"
-    """`auto` goes on from the newest checkpoint in the output folder, where there is one; `never` starts anew."""
+    """`auto` resumes from the newest checkpoint in the output folder, if there is one; `never` starts from the
+    beginning."""
     tensorboard: bool = False
-    """Whether curves are written, to the folder tensorboard/ of the output."""
+    """Write curves to the folder tensorboard/ of the output."""
     steps: Count = 100
-    """Rounds of rollout, reward and update."""
+    """Number of rounds of rollout, reward and update."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Decides the order of the prompts and every sampled token."""
+    """Random seed of the order of the prompts and of every sampled token."""
     step_deadline_seconds: Positive = 900.0
-    """For the scores of one step, and for any exchange between the ranks."""
+    """Deadline for the scores of one step, and for each exchange between the ranks."""
     output: Path
     """Folder for metrics.jsonl (a line per step), metrics.json (the totals) and policy/ (the trained model)."""
 
     def with_paths_from(self, folder: Path) -> Self:
-        """Return the config with relative paths taken from `folder`."""
+        """Return the config with its relative paths resolved against `folder`."""
 
         def full(path: Path) -> Path:
             return folder / path.expanduser()
@@ -172,10 +176,10 @@ class TrainConfig(ConfigPart):
         )
 
     def overlap(self) -> Overlap:
-        """Return how rollout, reward and update overlap.
+        """Return the schedule and its settings.
 
         Raises:
-            ConfigError: Weights would be handed over too seldom for the staleness that is allowed.
+            ConfigError: `publish_every` is too large for `max_staleness`.
         """
         if self.publish_every > self.max_staleness + 1:
             most = self.max_staleness + 1
@@ -190,10 +194,10 @@ class TrainConfig(ConfigPart):
         )
 
     def has_step_rewards(self) -> bool:
-        """Return whether each step of a response has a reward of its own.
+        """Return whether each step of a response has its own reward.
 
         Raises:
-            ConfigError: The reward is wrong, or the update cannot go by steps.
+            ConfigError: The reward is invalid, or the update does not support rewards of steps.
         """
         if parse_reward(self.reward, path="reward").process_field is None:
             return False
@@ -212,7 +216,7 @@ class TrainConfig(ConfigPart):
         return True
 
     def has_inexact_rollouts(self) -> bool:
-        """Return whether a rollout's log-probabilities differ from the trainer's own by more than float32's rounding.
+        """Return whether an engine's log-probabilities differ from the trainer's own by more than float32's rounding.
 
         Generation computes token by token and the trainer whole sequences. In bfloat16 that moves the mean over a
         response by some 1e-3, which is more than GSPO's clip allows an update.
@@ -220,10 +224,10 @@ class TrainConfig(ConfigPart):
         return self.rollout.engine != "transformers" or self.policy.dtype != "float32"
 
     def check_shares_gpu(self) -> None:
-        """See to it that the schedule lets reward models have the job's GPUs in between.
+        """Check that the schedule leaves the GPUs to reward models between operations.
 
         Raises:
-            ConfigError: It never does.
+            ConfigError: The schedule keeps the GPUs busy all the time.
         """
         if SCHEDULES[self.schedule].disaggregated:
             raise ConfigError(
@@ -233,7 +237,7 @@ class TrainConfig(ConfigPart):
             )
 
     def plan(self, ranks: int) -> Plan:
-        """Return how much each of the ranks has to do; see `check_ranks`."""
+        """Return the work of one rank; `check_ranks` says whether it can be divided."""
         return Plan(
             steps=self.steps,
             groups_per_step=self.rollout.prompts_per_step // ranks,
@@ -242,17 +246,18 @@ class TrainConfig(ConfigPart):
         )
 
     def check_ranks(self, ranks: int) -> None:
-        """See to it that the work can be shared evenly, because FSDP's ranks move in step, and that it can overlap so.
+        """Check that the work can be divided evenly by the ranks, because FSDP's ranks move in step, and can overlap
+        so.
 
         Raises:
-            ConfigError: It cannot; the message has the number to be a multiple of, or what `overlap` says. Or groups
-                are to be replaced where they are of no step.
+            ConfigError: A number is not a multiple of another, as the message says; or see `overlap`; or groups would
+                be replaced under a schedule without steps.
         """
         self.overlap()
         if self.update.dynamic_sampling_rounds and SCHEDULES[self.schedule].disaggregated:
             raise ConfigError(
                 "update.dynamic_sampling_rounds",
-                f"must be 0 under {self.schedule}, where groups are of no step that could be filled up; set it to 0 "
+                f"must be 0 under {self.schedule}, where groups belong to no step that could be filled; set it to 0 "
                 f"(algorithm {self.update.algorithm} may mean another number), or choose another schedule",
             )
         if self.update.groups_per_minibatch % ranks:
@@ -268,7 +273,7 @@ def load_train_config(path: Path) -> TrainConfig:
     """Read a config file.
 
     Raises:
-        ConfigError: It cannot be read, is not YAML, or fields of it are wrong; names every wrong field by its path.
+        ConfigError: The file cannot be read, is not YAML, or has invalid fields; all are named by their paths.
     """
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -281,7 +286,7 @@ def load_train_config(path: Path) -> TrainConfig:
     mistakes = Mistakes()
     with mistakes.gather():
         config = validated(TrainConfig, raw, path="")
-    if mistakes:  # then what is wrong with the reward is reported with it
+    if mistakes:  # report what is wrong with the reward in the same error
         with mistakes.gather():
             parse_reward(raw.get("reward", {}))
     mistakes.check()
@@ -292,6 +297,6 @@ def load_train_config(path: Path) -> TrainConfig:
             config.check_shares_gpu()
     config = config.with_paths_from(path.resolve().parent)
     if not config.policy.path.is_dir():
-        mistakes.add("policy.path", f"there is no folder {config.policy.path}")
+        mistakes.add("policy.path", f"folder {config.policy.path} not found")
     mistakes.check()
     return config

@@ -1,4 +1,4 @@
-"""What the parts of a training job's config have in common."""
+"""Base class and number types of a training job's config."""
 
 from typing import Annotated
 
@@ -9,6 +9,6 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class ConfigPart(BaseModel):
-    """A section of the file: a field that it does not know is a mistake, and nothing changes it once it is read."""
+    """A section of the config file. Unknown fields are errors, and a section does not change after it was read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

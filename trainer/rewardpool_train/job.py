@@ -1,13 +1,13 @@
-"""Train a policy by anything that rates its responses: a reward pool, a judge, a mixture.
+"""Train a policy by any reward: a reward pool, a judge, a function, a mixture.
 
     torchrun --nproc-per-node 2 -m rewardpool_train CONFIG.yaml
 
-Without torchrun it is a job of one process. What it writes into the config's output folder: metrics.jsonl with one
-line per step (`actor.records.StepRecord` says what is in it), metrics.json with the totals, policy/ with the model,
-and where the config asks for them checkpoints/ and tensorboard/.
+Without torchrun it is a job of one process. The output folder of the config gets metrics.jsonl with one line per step
+(`actor.records.StepRecord` has its fields), metrics.json with the totals, policy/ with the model, and, if configured,
+checkpoints/ and tensorboard/.
 
-SIGTERM, which is how schedulers take a job's machine away, ends the job after the step it is in, with all of these
-written. torchrun hands the signal on and gives its processes 30 seconds.
+SIGTERM, which schedulers send before they remove a job's machine, ends the job after the current step, with all of
+these written. torchrun forwards the signal and gives its processes 30 seconds.
 """
 
 import argparse
@@ -39,12 +39,11 @@ from rewardpool_train.actor.sharing import open_sharing
 from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.config import TrainConfig, load_train_config
 
-REWARD_WINDOW_STEPS = 5
-"""The totals compare the mean reward of this many first steps with that of as many last ones; fewer in short jobs."""
+REWARD_WINDOW_STEPS = 5  # first and last steps whose mean rewards the totals compare; fewer in short jobs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a training job; returns the exit status."""
+    """Run a training job and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m rewardpool_train",
         description="Train a policy by a reward, with rollout, reward and update overlapped.",
@@ -75,16 +74,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def train(config: TrainConfig, ranks: Ranks) -> int:
-    """Run the job's steps on this rank and write the results on the first one; returns the samples lost on all ranks.
+    """Run the job's steps on this rank, write the results on rank 0, and return the samples lost on all ranks.
 
     Raises:
-        RewardPoolError: The config, the pool or, under the policy `raise`, a sample does not do.
+        RewardPoolError: The config is invalid, a pool cannot be used or, under the failure policy `raise`, a sample
+            failed.
         TimeoutError: A step's scores did not come within the deadline.
     """
     with BlockingReward(config.reward) as reward:
         sharing = open_sharing(config, reward, ranks=ranks)
         with _announce(reward, config, ranks) as demand:
-            # All ranks go by what rank 0 found: a group is informative on all of them or on none.
+            # All ranks use what rank 0 found: a group is informative on all of them or on none.
             dtype = ranks.broadcast(score_dtype(reward.pools.values()))
             trainer = Trainer(config, ranks=ranks, reward=reward, demand=demand, sharing=sharing, score_dtype=dtype)
             shown = reporting(
@@ -103,13 +103,13 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
 
 
 def score_dtype(pools: Iterable[Pool]) -> ScoreDtype:
-    """Return what these pools' reward models compute in; a judge's or a function's score is not made of a logit."""
+    """Return the coarsest dtype of these pools' reward models, without judges and functions, which have no logits."""
     endpoints = [pool.endpoint for pool in pools]
     return coarsest(endpoint.dtype for endpoint in endpoints if endpoint.model_type == "Discriminative")
 
 
 def _announce(reward: BlockingReward, config: TrainConfig, ranks: Ranks) -> Together:
-    """Announce to all pools of the reward what comes of this job, each in its own requests."""
+    """Announce the job's samples to all pools of the reward, each in its own requests."""
     requests = reward.requests(members=config.rollout.group_size)
     return Together(
         [
@@ -125,14 +125,14 @@ def _announce(reward: BlockingReward, config: TrainConfig, ranks: Ranks) -> Toge
 
 
 def total_tally(tally: Tally, ranks: Ranks) -> Tally:
-    """Return what became of the samples of all ranks."""
+    """Return the tally of all ranks."""
     names = [field.name for field in dataclasses.fields(tally)]
     counts = ranks.sum(*(getattr(tally, name) for name in names))
     return Tally(**{name: int(count) for name, count in zip(names, counts, strict=True)})
 
 
 def total_retries(reports: Sequence[Report], ranks: Ranks) -> int:
-    """Return how many samples of all ranks needed more than one request, over all pools."""
+    """Return the number of samples on all ranks that needed more than one request, over all pools."""
     [retried] = ranks.sum(sum(report.retried for report in reports))
     return int(retried)
 
@@ -166,7 +166,7 @@ def summarise(records: Sequence[StepRecord], tally: Tally, retried: int, world_s
 
 
 def _mean_reward(records: Sequence[StepRecord]) -> float | None:
-    """Return the mean over all scores of the steps, None where there is none."""
+    """Return the mean over all scores of the steps; None without any score."""
     scored = sum(record.scored for record in records)
     return (
         math.fsum(record.reward_mean * record.scored for record in records if record.scored) / scored
@@ -177,7 +177,7 @@ def _mean_reward(records: Sequence[StepRecord]) -> float | None:
 
 @contextmanager
 def _stop_on(signal_number: signal.Signals) -> Iterator[Callable[[], bool]]:
-    """Yield what tells whether the signal came; meanwhile it ends nothing by itself."""
+    """Yield a function that returns whether the signal was received; meanwhile the signal ends nothing by itself."""
     came = threading.Event()
     before = signal.signal(signal_number, lambda *_: came.set())
     try:
@@ -189,7 +189,7 @@ def _stop_on(signal_number: signal.Signals) -> Iterator[Callable[[], bool]]:
 def _write_json(path: Path, values: dict[str, Any]) -> None:
     unfinished = path.with_suffix(".part")
     unfinished.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    unfinished.rename(path)  # whoever waits for the file sees all of it
+    unfinished.rename(path)  # a program that waits for the file sees all of it
 
 
 if __name__ == "__main__":

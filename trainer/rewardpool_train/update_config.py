@@ -12,62 +12,63 @@ from rewardpool_train.pipeline.schedule import Order
 
 
 class UpdateConfig(ConfigPart):
-    """How the policy is trained on a step's rollouts. docs/actor.md has the formulas and the papers."""
+    """Training of the policy on a step's rollouts. docs/actor.md has the formulas and the papers."""
 
     groups_per_minibatch: Count = 4
-    """Over all ranks. One optimiser step is taken per mini-batch, as soon as that many groups are scored."""
+    """Groups per mini-batch, over all ranks. One optimiser step is taken per mini-batch, as soon as that many groups
+    are scored."""
     learning_rate: Positive = 1e-6
-    """Of AdamW."""
+    """Learning rate of AdamW."""
     algorithm: Algorithm = "grpo"
-    """Sets the fields from here to `dynamic_sampling_rounds` to what the paper of that name uses, where they are not
-    set."""
+    """Defaults of the fields from here to `dynamic_sampling_rounds`: the values used in the paper of that name."""
     advantage_scale: AdvantageScale = "group_std"
-    """What a score's distance from its group's mean is divided by: the group's standard deviation, which is that of a
-    population (`group_std`) or that of a sample, as in verl and TRL (`group_sample_std`), or nothing."""
+    """Divisor of a score's distance from its group's mean: the group's standard deviation, either that of a population
+    (`group_std`) or that of a sample, as in verl and TRL (`group_sample_std`); or `none`."""
     score_dtype: ScoreDtype | None = None
-    """What the reward model computes in. Scores of a group that differ by no more than two steps of its numbers are
-    taken for equal, and a step is added to their deviation where it is more than 1e-4. Default: the coarsest
-    `spec.engine.dtype` of the reward's Discriminative pools, where they say one; float32 where none does."""
+    """Dtype that the reward model computes in. Scores of a group that differ by at most two steps of its numbers count
+    as equal, and a step is added to their deviation if it is more than 1e-4. Default: the coarsest `spec.engine.dtype`
+    of the reward's Discriminative pools, or float32 if none is set."""
     ratio: Ratio = "token"
-    """What is clipped: each token's change of probability, or that of the whole response (its geometric mean)."""
+    """Ratio that is clipped: each token's change of probability, or that of the whole response (the geometric mean of
+    its tokens)."""
     loss_agg_mode: LossAggMode = "seq-mean-token-mean"
-    """How tokens add up to a loss: the mean of each response, then of all responses; the mean of all tokens of the
+    """Aggregation of token losses: the mean of each response, then of all responses; the mean of all tokens of the
     mini-batch; or their sum, divided by responses times `rollout.max_new_tokens`."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """How far a probability may fall within a step before its gradient is cut, as a share."""
+    """Maximum decrease of a probability within a step before its gradient is cut, as a fraction."""
     clip_high: Annotated[float, Field(gt=0, lt=100)] = 0.2
-    """How far it may rise, as a share."""
+    """Maximum increase of a probability within a step before its gradient is cut, as a fraction."""
     only_informative: bool = False
-    """Groups whose scores are all equal teach nothing. Whether they are left out of their mini-batch's mean, where they
-    would make the others weigh less."""
+    """Leave groups whose scores are all equal out of the mini-batch's mean, where they would reduce the weight of the
+    others. They have no gradient."""
     dynamic_sampling_rounds: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Rounds of a step, at most, in which such groups are replaced by groups of further prompts before they are trained
-    on. What is left of them after the last round is trained on as it is. 0 replaces none; `fully_async` cannot."""
+    """Maximum number of rounds per step in which groups whose scores are all equal are replaced by groups of other
+    prompts before training. Those that remain after the last round are trained on. 0 replaces none; `fully_async`
+    requires 0."""
     dual_clip: Annotated[float, Field(gt=1, lt=1e6)] | None = None
-    """A token of a bad response that has become likelier loses no more than this many advantages, as in verl, where it
-    is 3. By default there is no such limit, as in TRL."""
+    """Maximum loss of a token of a bad response that has become likelier, in advantages. verl's default is 3. Default:
+    no limit, as in TRL."""
     kl: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of the divergence from the policy that the job started with; 0 keeps no second model."""
+    """Weight of the divergence from the policy that the job started with; 0 keeps no reference model in memory."""
     kl_clamp: Positive | None = None
-    """A token's divergence counts as no more than this, in nats; verl's k3 has 10. By default there is no limit but
-    exp(20)."""
+    """Maximum divergence of a token, in nats; verl's k3 has 10. Default: no limit but exp(20)."""
     importance_cap: Positive = 5.0
-    """A token that is likelier now than when a stale policy sampled it weighs more, but no more than this; verl's and
-    TRL's are 2 and 3."""
+    """Maximum importance weight of a token that is likelier now than when a stale policy sampled it; verl's and TRL's
+    are 2 and 3."""
     max_grad_norm: Positive = 1.0
-    """Longer gradients are shortened to this."""
+    """Maximum norm of the gradient; longer gradients are scaled down to it."""
     max_skipped_updates: Annotated[int, Field(ge=0, le=1000)] = 3
-    """Updates in a row, at most, that are skipped because their gradient has a NaN or is infinite, as one that a single
-    odd rollout makes. One more ends the job."""
+    """Maximum number of consecutive updates that are skipped because their gradient is NaN or infinite, as a single odd
+    rollout can make it. One more ends the job."""
     micro_batch: Count = 64
-    """Rollouts per forward and backward on one rank, where they are padded; a matter of memory, not of the result."""
+    """Rollouts per forward and backward pass on one rank, if they are padded. It changes memory use, not the result."""
     pack_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Tokens per forward and backward on one rank, prompts and responses one behind the other in a row without
-    padding. 0 pads `micro_batch` rollouts instead."""
+    """Tokens per forward and backward pass on one rank, with prompts and responses packed into a row without padding. 0
+    pads `micro_batch` rollouts instead."""
     activation_checkpointing: bool = False
-    """Trades a second forward pass for the memory of the layers' activations."""
+    """Save the memory of the layers' activations at the cost of a second forward pass."""
     order: Order = "arrival"
-    """Which scored groups are trained on first: `arrival` never waits longer than it must; `prompt` makes a run
+    """Order in which scored groups are trained on: `arrival` waits no longer than necessary; `prompt` makes a run
     repeatable whatever the servers' timing."""
 
     @model_validator(mode="before")
@@ -78,7 +79,7 @@ class UpdateConfig(ConfigPart):
         return {**PRESETS.get(given.get("algorithm", "grpo"), {}), **given}
 
     def objective(self, *, fixed_length: int) -> Objective:
-        """Return what an update aims at; `fixed_length` is the length limit of responses, in tokens."""
+        """Return the objective of an update."""
         return Objective(
             only_informative=self.only_informative,
             advantage_scale=self.advantage_scale,

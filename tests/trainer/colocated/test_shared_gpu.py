@@ -151,7 +151,7 @@ def test_a_cancelled_sample_keeps_nobody_waiting() -> None:
 
 def test_several_ranks_that_do_not_know_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="takes peers"):
+    with pytest.raises(ConfigError, match="needs peers"):
         SharedGpu(FakePool().awake)
 
 

@@ -45,8 +45,8 @@ def test_a_group_arrives_with_its_last_score_also_where_that_is_none() -> None:
     ("index", "member", "problem"),
     [
         (0, 1, "member 1 of group 0 has its rollout already"),
-        (0, 2, "nobody asked for member 2 of group 0"),
-        (7, 0, "nobody asked for member 0 of group 7"),
+        (0, 2, "member 2 of group 0 was not requested"),
+        (7, 0, "member 0 of group 7 was not requested"),
     ],
 )
 def test_a_rollout_that_nobody_waits_for_is_refused(index: int, member: int, problem: str) -> None:

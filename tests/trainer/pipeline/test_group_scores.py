@@ -118,7 +118,7 @@ def test_scores_that_somebody_else_cancels_are_an_error_and_no_endless_wait() ->
     async def judge(_: RolledGroup[str, str]) -> Sequence[float | None]:
         raise asyncio.CancelledError
 
-    with pytest.raises(RuntimeError, match="somebody cancelled the scores of group 3"):
+    with pytest.raises(RuntimeError, match="cancelled from outside the run: the scores of group 3"):
         TimedJob().run(score=GroupScore(judge))
 
 

@@ -83,5 +83,5 @@ def test_which_scores_are_waited_for_is_what_tells_the_on_policy_schedules_apart
 
 
 def test_a_step_that_cannot_be_cut_into_mini_batches_is_refused() -> None:
-    with pytest.raises(ValueError, match=re.escape("groups_per_step is 4, which is no multiple of")):
+    with pytest.raises(ValueError, match=re.escape("groups_per_step is 4; it must be a multiple of")):
         Plan(steps=1, groups_per_step=4, groups_per_minibatch=3, group_size=2)

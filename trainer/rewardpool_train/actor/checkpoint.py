@@ -1,14 +1,14 @@
-"""Checkpoints: all that a job needs to go on as if it had never stopped.
+"""Checkpoints: all the state that a job needs to resume.
 
-    OUTPUT/checkpoints/step-000040/         a whole checkpoint; a folder is renamed to this when all of it is written
+    OUTPUT/checkpoints/step-000040/         a complete checkpoint, renamed to this when all of it is written
         *.distcp, .metadata                 weights and AdamW's state, by torch.distributed.checkpoint
         random.RANK.pt                      the random number generators of one rank
-        state.RANK.json                     what the caller gave on that rank
-        state.json                          the step, and how many ranks there were
+        state.RANK.json                     the caller's state of one rank
+        state.json                          the step, and the number of ranks
     OUTPUT/checkpoints/step-000044.part/    one that is being written, or whose writer was killed
 
-Every rank writes its own slices and its own state, so nothing is gathered, and a checkpoint can be loaded by another
-number of ranks: DCP cuts the slices anew. The folder has to be one that all ranks see.
+Every rank writes its own slices and its own state, so nothing is gathered, and another number of ranks can load the
+checkpoint: DCP divides the slices anew. All ranks must see the folder.
 
 https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
 """
@@ -27,18 +27,16 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from rewardpool_train.actor.fsdp import FsdpActor
 from rewardpool_train.actor.ranks import Ranks
 
-State = dict[str, Any]
-"""What a caller keeps in a checkpoint: JSON."""
+State = dict[str, Any]  # the caller's part of a checkpoint, as JSON
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedCheckpoint:
-    """What `load` found.
+    """A checkpoint that was loaded.
 
     Attributes:
-        step: That the checkpoint was saved after.
-        folder: Of the checkpoint.
-        ranks: How many there were.
+        step: Step after which it was saved.
+        ranks: Number of ranks that saved it.
     """
 
     step: int
@@ -46,23 +44,22 @@ class LoadedCheckpoint:
     ranks: int
 
     def state(self, rank: int) -> State:
-        """Return what that rank gave to `save`."""
+        """Return the state that this rank gave to `save`."""
         state: State = json.loads(_state_file(self.folder, rank).read_text(encoding="utf-8"))
         return state
 
 
 def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: State, keep: int) -> Path:
-    """Write a checkpoint; all ranks call this together. Returns its folder.
+    """Write a checkpoint and return its folder; all ranks call this together.
 
-    A process that is killed in here leaves the checkpoints before it as they were.
+    A process that is killed meanwhile leaves earlier checkpoints unchanged.
 
     Args:
-        folder: Of all checkpoints of the job.
-        actor: Whose weights and optimiser are saved.
-        ranks: The processes.
-        step: That it comes after; a checkpoint of the same step is replaced.
-        state: Of this rank, JSON.
-        keep: The newest this many stay, older ones are removed.
+        folder: Folder of all checkpoints of the job.
+        actor: Its weights and optimiser are saved.
+        step: Step that it is saved after; a checkpoint of the same step is replaced.
+        state: State of this rank, as JSON.
+        keep: Number of checkpoints to keep; older ones are deleted.
 
     Raises:
         OSError: The folder cannot be written.
@@ -91,10 +88,11 @@ def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: Stat
 
 
 def load(folder: Path, actor: FsdpActor, *, ranks: Ranks) -> LoadedCheckpoint | None:
-    """Give the actor the weights and optimiser of the newest whole checkpoint; all ranks call this together.
+    """Load weights and optimiser of the newest complete checkpoint; None if there is none. All ranks call this
+    together.
 
-    The learning rate stays the actor's own, which may have been changed for the rest of the job. The random number
-    generators go on where they were, if there are as many ranks as then. None where there is no checkpoint.
+    The actor keeps its learning rate, which may have been changed for the rest of the job. The state of the random
+    number generators is restored if the number of ranks is the same.
     """
     found = list_checkpoints(folder)
     if not found:
@@ -113,7 +111,7 @@ def load(folder: Path, actor: FsdpActor, *, ranks: Ranks) -> LoadedCheckpoint | 
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the folders of the whole checkpoints, the oldest first."""
+    """Return the folders of the complete checkpoints, the oldest first."""
     return sorted(path for path in folder.glob("step-*") if re.fullmatch(r"step-\d+", path.name))
 
 

@@ -1,4 +1,4 @@
-"""What goes into a step and what comes out: prompts from a file, rollouts, and the samples they are scored as."""
+"""Data of a step: prompts from a file, rollouts, and the episodes that they are scored as."""
 
 import functools
 import json
@@ -14,40 +14,39 @@ from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes, validated
 from rewardpool.rewards.episode import Episode
 
-MOST_MISTAKES: Final = 20
-"""Wrong lines of the prompts' file that are named at once."""
+MOST_MISTAKES: Final = 20  # wrong lines of the prompts' file that one error names
 
 
 class Prompt(BaseModel):
-    """One line of the prompts' file. The last three are what a reward function is given; a reward model needs none."""
+    """A line of the prompts' file. Only reward functions read the last three fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     prompt: str
-    """What the user says."""
+    """Message of the user."""
     data_source: str = ""
-    """Where the prompt is from."""
+    """Source of the prompt."""
     ground_truth: Any = None
-    """The right answer, where there is one."""
+    """The right answer, if there is one."""
     extra_info: dict[str, Any] = {}
     """Anything else that a reward function reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """One response.
+    """A response.
 
     Attributes:
-        group: Index of its group, as its `GroupTask` has it.
-        member: Its index among the responses to that prompt.
+        group: Index of its `GroupTask`.
+        member: Index among the responses to the prompt.
         prompt_ids: Token ids, shape (prompt tokens,).
-        response_ids: Token ids, shape (response tokens,), the end token included where there is one.
-        ended: Whether it ended by itself; False for one that was cut at the length limit.
-        version: Version of the policy that began it: the number of optimiser steps behind its weights.
-        token_versions: The version that made each token, shape (response tokens,), where the weights changed while it
-            was made; None where `version` made all of it.
-        log_probs: Log-probabilities of the response tokens when they were sampled, by the weights and at the
-            temperature they were sampled with, shape (response tokens,); None where the engine does not say.
+        response_ids: Token ids, shape (response tokens,), including the end token if there is one.
+        ended: False for a response that was cut at the length limit.
+        version: Version of the policy that began it: the number of optimiser steps taken before.
+        token_versions: Version of the policy for each token, shape (response tokens,), if the weights changed during
+            the response; None if all tokens have `version`.
+        log_probs: Log-probabilities of the response tokens as they were sampled, with the sampling temperature, shape
+            (response tokens,); None if the engine does not return them.
     """
 
     group: int
@@ -61,10 +60,10 @@ class Rollout:
 
 
 def read_prompts(path: Path) -> list[Prompt]:
-    """Read a file in UTF-8 with one JSON object per line, with or without a byte order mark.
+    """Read a UTF-8 file with one JSON object per line, with or without a byte order mark.
 
     Raises:
-        ConfigError: The file is missing or empty, or lines of it are wrong: the first `MOST_MISTAKES` are named.
+        ConfigError: The file is missing, empty or has wrong lines; the first `MOST_MISTAKES` of them are named.
     """
     try:
         # Not splitlines: JSON strings may hold U+2028, U+2029 and U+0085, which it also splits at.
@@ -95,9 +94,9 @@ def _parse(path: Path, number: int, line: str) -> Prompt:
 
 
 class PromptOrder:
-    """The prompts of a job, without end: every prompt once per round, each round shuffled anew.
+    """Endless sequence of a job's prompts: every prompt once per round, each round in another order.
 
-    Any of them can be asked for, so that a job can go on anywhere.
+    Any index can be read, so that a job can resume anywhere.
     """
 
     def __init__(self, prompts: Sequence[Prompt], *, seed: int) -> None:
@@ -106,7 +105,7 @@ class PromptOrder:
         self._round = functools.lru_cache(maxsize=4)(self._shuffled)
 
     def __getitem__(self, index: int) -> Prompt:
-        """Return the prompt with that number, from 0."""
+        """Return the prompt at an index, from 0."""
         number, place = divmod(index, len(self._prompts))
         return self._prompts[self._round(number)[place]]
 
@@ -125,16 +124,15 @@ def prompt_tokens(tokenizer: Any, prompt: Prompt) -> list[int]:
 def to_episode(
     prompt: Prompt, response: str, rollout: Rollout, *, group: int, version: int, prompt_tail: str, name: str
 ) -> Episode:
-    """Return what is rated: the prompt and the response as texts, whatever the policy's chat template.
+    """Return the episode to rate: prompt and response as texts, whatever the policy's chat template.
 
     Args:
-        prompt: That was asked.
-        response: As text, without special tokens.
-        rollout: The response in the policy's tokens.
-        group: The same for all responses to one prompt.
-        version: Of the policy when that group was begun.
-        prompt_tail: The last words of the prompt, in the policy's chat template.
-        name: For messages.
+        response: Text of the response, without special tokens.
+        rollout: Token ids of the response.
+        group: Same number for all responses to one prompt.
+        version: Version of the policy when the group began.
+        prompt_tail: Last words of the prompt, in the policy's chat template.
+        name: Name of the episode in messages.
     """
     return Episode(
         prompt=prompt.prompt,

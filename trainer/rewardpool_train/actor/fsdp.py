@@ -1,9 +1,9 @@
-"""The policy that is trained: sharded over the ranks with FSDP2, one optimiser step per mini-batch.
+"""The trained policy: sharded over the ranks with FSDP2, one optimiser step per mini-batch.
 
 Every rank holds a slice of each weight, its gradient and its AdamW state, computes on its own rollouts, and gathers a
-layer's weights just while it needs them. That makes every forward and backward a conversation of all ranks: each must
-make the same number of them, also when it has nothing to say. So unscored rollouts stay in a batch with weight 0, and
-a rank whose rollouts need fewer passes than another's makes blank ones.
+layer's weights only while it needs them. So every forward and backward pass is a collective of all ranks, and each rank
+must make the same number of passes. Unscored rollouts therefore stay in a batch with weight 0, and a rank that needs
+fewer passes than another makes blank ones.
 
 https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html
 """
@@ -33,15 +33,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class RatedRollout:
-    """A rollout with all that the loss needs.
+    """A rollout with everything that the loss needs.
 
     Attributes:
-        rollout: The response.
         behaviour: Log-probabilities of its tokens under the policy that sampled it, float32 (response tokens,).
-        advantage: See `groups.group_advantages`; or one per token, float32 (response tokens,), see
-            `groups.process_advantages`. None for an unscored one, which weighs nothing.
-        proximal: Log-probabilities of its tokens under the policy of when the training step began, float32 (response
-            tokens,), as `FsdpActor.log_probs` returns them; None where that is the policy that sampled it.
+        advantage: See `advantages.group_advantages`; or one per token, float32 (response tokens,), see
+            `advantages.process_advantages`. None for an unscored rollout, which has weight 0.
+        proximal: Log-probabilities of its tokens under the policy at the begin of the training step, float32 (response
+            tokens,), as `FsdpActor.log_probs` returns them; None if that policy sampled it.
     """
 
     rollout: Rollout
@@ -52,15 +51,15 @@ class RatedRollout:
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateStats:
-    """One update, over all ranks. Shares and means are over the tokens of scored rollouts.
+    """Figures of an update, over all ranks. Shares and means are over the tokens of scored rollouts.
 
     Attributes:
-        loss: Of the mini-batch.
-        clip_fraction: Share of tokens where the clip took hold.
-        is_cap_fraction: Share of tokens whose importance weight was cut.
+        loss: Loss of the mini-batch.
+        clip_fraction: Share of clipped tokens.
+        is_cap_fraction: Share of tokens whose importance weight was capped.
         approx_kl: Mean divergence from the policy that sampled, in nats per token.
-        grad_norm: Length of the gradient before it was shortened.
-        skipped: Whether the gradient was no finite number on some rank, and nothing was changed by it.
+        grad_norm: Norm of the gradient before clipping.
+        skipped: Whether the gradient was not finite on some rank, and the update was skipped.
     """
 
     loss: float
@@ -72,11 +71,10 @@ class UpdateStats:
 
 
 def shard(model: Any, *, ranks: Ranks, dtype: torch.dtype) -> Any:
-    """Shard a transformers model over the ranks, each layer on its own, and return it.
+    """Shard a transformers model over the ranks, layer by layer, and return it.
 
-    The weights are those of rank 0; the other ranks' model may be on the meta device. A rank's device never has more of
-    them than its share and one layer. Weights, gradients and their sums stay float32; `dtype` is what the layers
-    compute in.
+    The weights are those of rank 0; the other ranks' model may be on the meta device. A rank's device never holds more
+    of them than its share and one layer. Weights, gradients and their sums stay float32; the layers compute in `dtype`.
     """
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
     layers = [module for module in model.modules() if type(module).__name__ in model._no_split_modules]
@@ -90,7 +88,7 @@ def shard(model: Any, *, ranks: Ranks, dtype: torch.dtype) -> Any:
 
 
 def _broadcast_from_first(modules: Sequence[Any], ranks: Ranks) -> None:
-    """Put the weights and buffers of some modules on this rank's device, with the values that rank 0 has."""
+    """Put the weights and buffers of some modules on this rank's device, with the values of rank 0."""
     taken: dict[int, torch.Tensor] = {}
     for module in modules:
         for tensors in (module._parameters, module._buffers):
@@ -112,11 +110,11 @@ def _broadcast_tensor(tensor: torch.Tensor, ranks: Ranks) -> torch.Tensor:
 
 
 def recompute_activations(model: Any) -> None:
-    """Let the model keep only each layer's input for the backward pass, and compute the rest again when it is there.
+    """Keep only each layer's input for the backward pass, and compute the other activations again there.
 
     Raises:
-        ConfigError: The model has dropout. transformers recomputes in training mode alone, where dropout would make
-            the probabilities other than the ones that were sampled from.
+        ConfigError: The model has dropout. transformers only recomputes in training mode, where dropout would change
+            the probabilities from those that were sampled from.
     """
     dropouts = {name: value for name, value in model.config.to_dict().items() if "dropout" in name and value}
     if dropouts:
@@ -131,19 +129,16 @@ class FsdpActor:
     """A sharded policy and its AdamW.
 
     Args:
-        model: A causal language model in float32, sharded in place; rank 0's weights count, see `shard`.
-        ranks: The processes it is sharded over.
-        objective: What updates are done for.
-        forward: How rollouts go through it.
-        learning_rate: Of AdamW.
-        max_grad_norm: Gradients longer than this (over all ranks) are shortened to it.
-        max_skipped: Updates in a row, at most, that are skipped because their gradient is no finite number.
-        dtype: What the layers compute in.
-        activation_checkpointing: Trades a second forward pass for the memory of activations.
-        reference: The reference policy, also sharded in place; needed where `objective.kl` is not 0.
+        model: A causal language model in float32, sharded in place; the weights of rank 0 are used, see `shard`.
+        forward: Forward pass of rollouts.
+        max_grad_norm: Maximum norm of the gradient (over all ranks); longer ones are scaled down.
+        max_skipped: Maximum number of consecutive updates that are skipped because their gradient is not finite.
+        dtype: Dtype that the layers compute in.
+        activation_checkpointing: Save the memory of activations at the cost of a second forward pass.
+        reference: The reference policy, also sharded in place; required if `objective.kl` is not 0.
 
     Raises:
-        ConfigError: The model cannot have its activations recomputed.
+        ConfigError: The model's activations cannot be recomputed.
     """
 
     def __init__(
@@ -173,39 +168,39 @@ class FsdpActor:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate, weight_decay=0.0)
 
     def log_probs(self, rollouts: Sequence[Rollout]) -> list[torch.Tensor]:
-        """Return each rollout's log-probabilities under the policy of now: float32 (response tokens,), in their order.
+        """Return each rollout's log-probabilities under the current policy: float32 (response tokens,), in their order.
 
-        Called before a step's first update, they are what `RatedRollout.proximal` wants. All ranks call this together,
-        each with its own rollouts; they need not be equally many.
+        Before a step's first update, these are the values for `RatedRollout.proximal`. All ranks call this together,
+        each with its own rollouts, whose number may differ.
         """
         found: dict[int, torch.Tensor] = {}
         for part in self._even_parts(rollouts):
             with torch.no_grad():
                 rows = self._forward.log_probs(self.model, [rollouts[at] for at in part] or [self._forward.blank()])
             found |= {at: row[: len(rollouts[at].response_ids)] for at, row in zip(part, rows, strict=False)}
-        # FSDP keeps the outermost weights gathered until a backward that does not come here.
+        # FSDP keeps the outermost weights gathered until a backward pass, and there is none here.
         self.model.reshard()
         return [found[at] for at in range(len(rollouts))]
 
     def update(self, minibatch: Sequence[RatedRollout]) -> UpdateStats | None:
         """Take one optimiser step; all ranks call this together, each with its own rollouts.
 
-        None, and no step, where no rollout of any rank has a score. Where the gradient has a NaN or is infinite,
-        weights and optimiser stay as they are, on all ranks, and the figures say so.
+        Return None without a step if no rollout of any rank has a score. If the gradient is NaN or infinite, weights
+        and optimiser stay unchanged on all ranks, and `skipped` is set.
 
         Raises:
-            TrainingError: So many updates in a row had such gradients that this is no accident.
+            TrainingError: More than `max_skipped` consecutive updates had such gradients.
         """
         lengths = [len(rated.rollout.response_ids) for rated in minibatch if rated.advantage is not None]
         rollouts, tokens = self._ranks.sum(len(lengths), sum(lengths))
         if tokens == 0:
             return None
         self.optimizer.zero_grad()
-        # Loss, and numbers of tokens that were clipped and capped, and the sum of their divergence.
+        # Loss, number of clipped tokens, number of capped tokens, sum of the divergence.
         figures = torch.zeros(4, dtype=torch.float64, device=self._ranks.device)
         for part in self._even_parts([rated.rollout for rated in minibatch]):
             figures += self._backward([minibatch[at] for at in part], rollouts=rollouts, tokens=tokens)
-        # Once it is scaled by a norm that is no number, every gradient is none.
+        # Scaling by a norm that is NaN makes every gradient NaN.
         grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._max_grad_norm).full_tensor().item()
         loss, clipped, capped, divergence, broken = self._ranks.sum(*figures.tolist(), not math.isfinite(grad_norm))
         if broken:
@@ -228,19 +223,19 @@ class FsdpActor:
         if self._skipped_in_a_row > self._max_skipped:
             raise TrainingError(
                 f"the gradient's norm is {grad_norm}, for {self._skipped_in_a_row} updates in a row; the weights are"
-                " those of before. Look at loss and approx_kl in metrics.jsonl, lower update.learning_rate, or go on"
-                " from an earlier checkpoint; update.max_skipped_updates says how many such updates are skipped"
+                " unchanged. Check loss and approx_kl in metrics.jsonl, lower update.learning_rate, or resume from an"
+                " earlier checkpoint; update.max_skipped_updates is the number of such updates that are skipped"
             )
         log.warning("the gradient's norm is %s: this update is skipped", grad_norm)
 
     def _even_parts(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
-        """Return the indices that go through the model together, in as many parts as every other rank has."""
+        """Return the indices of the rollouts of each pass, in as many passes as every other rank has."""
         parts = self._forward.parts(rollouts)
         [most] = self._ranks.max(len(parts))
         return parts + [[] for _ in range(int(most) - len(parts))]
 
     def _backward(self, part: Sequence[RatedRollout], *, rollouts: float, tokens: float) -> torch.Tensor:
-        """Add a part's gradients to those of the mini-batch; returns its share of the figures, float64 (4,)."""
+        """Add a part's gradients to those of the mini-batch; return its share of the figures, float64 (4,)."""
         rated = part or [RatedRollout(rollout=self._forward.blank(), behaviour=torch.zeros(1), advantage=None)]
         device = self._ranks.device
         lengths = torch.tensor([len(one.rollout.response_ids) for one in rated], device=device)
@@ -257,7 +252,7 @@ class FsdpActor:
         )
         weights = rollout_weights(lengths, scored, rollouts=rollouts, tokens=tokens, objective=self._objective)
         loss = (each.losses.sum(dim=1) * weights).sum()
-        # FSDP averages gradients over the ranks, and the weights have divided by what all ranks have already.
+        # FSDP averages gradients over the ranks, but the weights are already divided by the totals of all ranks.
         (loss * self._ranks.size).backward()
         sums = [(values.sum(dim=1) * scored).sum() for values in (each.clipped, each.capped, each.approx_kl)]
         return torch.stack([loss.detach(), *sums]).double()
@@ -269,9 +264,9 @@ class FsdpActor:
             return self._forward.log_probs(self._reference, rollouts)
 
     def copy_weights_to(self, model: Any) -> None:
-        """Give an unsharded copy of the policy the weights of now; all ranks call this together.
+        """Copy the current weights to an unsharded copy of the policy; all ranks call this together.
 
-        One weight is gathered at a time, so that the whole model never exists twice.
+        One weight is gathered at a time, so the whole model never exists twice.
         """
         targets = dict(model.named_parameters())
         with torch.no_grad():
@@ -279,9 +274,9 @@ class FsdpActor:
                 targets[name].copy_(weight.full_tensor())
 
     def save_pretrained(self, folder: Path) -> None:
-        """Write the policy in Hugging Face's format; all ranks call this together, and rank 0 writes.
+        """Write the policy in Hugging Face's format on rank 0; all ranks call this together.
 
-        The whole model is gathered in the main memory of rank 0's machine, one weight at a time.
+        The whole model is gathered in main memory of rank 0's machine, one weight at a time.
         """
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         weights = get_model_state_dict(self.model, options=options)

@@ -1,21 +1,21 @@
 """The loss of GRPO (Shao et al. 2024, DeepSeekMath, arXiv:2402.03300) and of its common variants, token by token.
 
-Read it from below: `token_losses` says what one token's loss is, `rollout_weights` how the tokens add up. For token t
-of rollout i, with advantage A_i (its own at each token, A_it, where steps have rewards), three policies matter:
+`token_losses` has the loss of a token, `rollout_weights` the weights of their sum. For token t of rollout i, with
+advantage A_i (A_it, one per token, if steps have rewards), there are three policies:
 
-    pi            the one that is trained; gradients flow through it alone
-    pi_prox       the proximal one: the trained one when its step began, before the step's first update
-    pi_behave     the one that sampled the token; older than pi_prox where rollouts are stale
+    pi            the trained policy; gradients only flow through it
+    pi_prox       the proximal policy: the trained one when its step began, before the step's first update
+    pi_behave     the policy that sampled the token; older than pi_prox if rollouts are stale
 
-    rho = pi(o_t) / pi_prox(o_t)              what is clipped: how far this step's updates have moved the token
+    rho = pi(o_t) / pi_prox(o_t)              the clipped ratio: how far this step's updates have moved the token
     w   = min(pi_prox(o_t) / pi_behave(o_t), importance_cap)
 
     loss_t = -w * min(rho * A_i, clip(rho, 1 - clip_low, 1 + clip_high) * A_i) + kl * w * rho * KL_t
 
-`w` corrects for the policy that sampled; the clip only limits the step. Keeping the two apart is decoupled PPO (Hilton
-et al. 2021, arXiv:2110.00641, section 3; for language models AReaL, arXiv:2505.24298, equation 5). On fresh rollouts
+`w` corrects for the policy that sampled; the clip only limits the step. Separating the two is decoupled PPO (Hilton et
+al. 2021, arXiv:2110.00641, section 3; for language models AReaL, arXiv:2505.24298, equation 5). On fresh rollouts
 pi_prox is pi_behave, w is 1, and this is PPO's clip (Schulman et al. 2017, arXiv:1707.06347). The cap is truncated
-importance sampling: without it a few tokens that were unlikely then and are likely now decide the whole gradient.
+importance sampling: without it, a few tokens that were unlikely then and are likely now dominate the gradient.
 
 KL_t to a reference policy is k3, pi_ref/pi - log(pi_ref/pi) - 1, of GRPO's equation 4: never negative, and unbiased
 for tokens that pi itself sampled. These were sampled by pi_behave, so each weighs w * rho = pi / pi_behave, with a
@@ -23,15 +23,14 @@ gradient through rho. Then the term is an unbiased estimate of the divergence at
 which that of k3 alone is not even on fresh rollouts (DeepSeek-V3.2, arXiv:2512.02556, equation 7). It is unbiased up to
 the cap, and given the tokens before, whose probability it does not correct, as w does not.
 
-Two limits are options. `dual_clip` bounds what a token of a bad response can lose that has become likelier anyway, to
+Two limits are optional. `dual_clip` bounds the loss of a token of a bad response that has become likelier anyway, to
 c * A_i (dual-clip PPO, Ye et al. 2020, arXiv:1912.09729, equation 5); `kl_clamp` bounds KL_t.
 
-No quotient is further from 1 than exp(20), and none has a gradient beyond: in float32 exp(89) is infinite, and a
-rollout of weight 0 would then make the whole loss NaN.
+Ratios are clamped to exp(-20) and exp(20), with no gradient beyond: in float32 exp(89) is infinite, and a rollout of
+weight 0 would then make the whole loss NaN.
 
-With the sequence ratio of GSPO (Zheng et al. 2025, arXiv:2507.18071, equation 7) both quotients are geometric means
-over the rollout's tokens, the same for each of them.
-The weight of KL_t stays each token's own.
+With the sequence ratio of GSPO (Zheng et al. 2025, arXiv:2507.18071, equation 7) both ratios are geometric means over
+the rollout's tokens, the same for each of them. The weight of KL_t stays that of each token.
 
 Shapes: B rollouts, R columns of right-padded response.
 """
@@ -42,20 +41,19 @@ import torch
 
 from rewardpool_train.objective import Objective, Ratio
 
-MAX_GAP = 20.0
-"""Most that two log-probabilities differ by, in nats; exp(20) is 5e8."""
+MAX_GAP = 20.0  # largest difference of two log-probabilities, in nats; exp(20) is 5e8
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenLosses:
-    """What `token_losses` returns; all of shape (B, R), and 0 or False outside the responses.
+    """Losses of tokens, with their statistics; all of shape (B, R), and 0 or False outside the responses.
 
     Attributes:
         losses: float32, with gradients.
-        clipped: bool, where a clip took hold, so that the token has no gradient but that of the divergence.
-        capped: bool, where the importance weight was cut.
-        approx_kl: float32, the estimate k3 of the divergence of pi_behave from pi: how far off-policy the token is. In
-            direction it is unbiased, because pi_behave sampled the token.
+        clipped: bool, True where a clip is active, so the token only has the gradient of the divergence.
+        capped: bool, True where the importance weight was capped.
+        approx_kl: float32, the estimate k3 of the divergence of pi_behave from pi: how far off-policy the token is. It
+            is unbiased in this direction, because pi_behave sampled the token.
     """
 
     losses: torch.Tensor
@@ -77,13 +75,12 @@ def token_losses(
     """Return the loss of each response token.
 
     Args:
-        log_probs: Of the response tokens under the policy that is trained, float32 (B, R); gradients flow here.
-        proximal: The same under pi_prox, float32 (B, R).
-        behaviour: The same under pi_behave, float32 (B, R).
-        advantages: float32 (B,); or (B, R), one for each token, where steps have rewards of their own.
-        mask: bool (B, R), True at response tokens; what stands elsewhere has no influence.
-        objective: The choices.
-        reference: The same under the reference policy, float32 (B, R); needed where `objective.kl` is not 0.
+        log_probs: Log-probabilities of the response tokens under the trained policy, float32 (B, R), with gradients.
+        proximal: Log-probabilities under pi_prox, float32 (B, R).
+        behaviour: Log-probabilities under pi_behave, float32 (B, R).
+        advantages: float32 (B,); or (B, R), one per token, if steps have rewards.
+        mask: bool (B, R), True at response tokens; other values have no influence.
+        reference: Log-probabilities under the reference policy, float32 (B, R); required if `objective.kl` is not 0.
     """
     ratio = _ratio(log_probs - proximal, mask, objective.ratio)
     importance = _ratio(proximal - behaviour, mask, objective.ratio)
@@ -110,7 +107,7 @@ def token_losses(
 
 
 def _ratio(gap: torch.Tensor, mask: torch.Tensor, ratio: Ratio) -> torch.Tensor:
-    """Return the quotient of probabilities for a gap of log-probabilities, per token or as the rollout's mean."""
+    """Return the ratio of probabilities for a difference of log-probabilities, per token or as the rollout's mean."""
     gap = gap.masked_fill(~mask, 0.0)
     if ratio == "sequence":
         gap = (gap.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(gap)
@@ -128,16 +125,16 @@ def divergence(log_probs: torch.Tensor, other: torch.Tensor, mask: torch.Tensor)
 def rollout_weights(
     lengths: torch.Tensor, scored: torch.Tensor, *, rollouts: float, tokens: float, objective: Objective
 ) -> torch.Tensor:
-    """Return what each token of a rollout weighs in the mini-batch's loss, float32 (B,).
+    """Return the weight of each token of a rollout in the mini-batch's loss, float32 (B,).
 
     The weights refer to the mini-batch of all ranks, so the sum of weighted losses over micro-batches and ranks is the
-    loss, however the rollouts are cut up.
+    loss, however the rollouts are divided.
 
     Args:
         lengths: Response tokens of each rollout, (B,).
         scored: bool (B,); a rollout without a score weighs nothing.
-        rollouts: N, the scored rollouts of the mini-batch on all ranks.
-        tokens: T, their response tokens.
+        rollouts: N, the number of scored rollouts of the mini-batch on all ranks.
+        tokens: T, the number of their response tokens.
         objective: Its loss_agg_mode: `seq-mean-token-mean` 1 / (N * length), `token-mean` 1 / T,
             `seq-mean-token-sum-norm` 1 / (N * fixed_length).
     """

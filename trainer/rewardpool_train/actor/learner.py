@@ -1,7 +1,7 @@
-"""The actor and the rollout engine as a pipeline sees them: awaited, with the blocking work on threads of their own.
+"""The actor and the rollout engine as a pipeline sees them: awaited, with the blocking work on threads.
 
-One thread trains and publishes, so that every rank's collectives come in the same order. Where rollout and training
-take turns, transformers generates there too.
+One thread trains and publishes, so every rank's collectives have the same order. Where rollout and training take turns,
+transformers generates there too.
 """
 
 import time
@@ -30,28 +30,22 @@ from rewardpool_train.pipeline.on_thread import on_thread
 from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd, RatedGroup
 
 Batch = MiniBatch[Prompt, Rollout]
-Key = tuple[int, int]
-"""Of a rollout: index of its group, member."""
+Key = tuple[int, int]  # of a rollout: index of its group, member
 
 
 class ActorLearner:
     """Trains an `FsdpActor`, and gives its weights to the engine.
 
     Args:
-        actor: That is trained.
-        engine: That samples.
-        ranks: This process among its peers.
-        thread: For all that blocks.
-        advantage_scale: Of the objective.
-        only_informative: Of the objective.
-        min_members: Scores with which a group is trained on.
-        score_dtype: What the reward model computes in.
-        decoupled: Whether rollouts were sampled by another policy than the one a step's training begins with: an older
-            one, or an engine that rounds otherwise. Their log-probabilities are then computed again by the trainer's
-            forward before a step's first update, and the loss tells the two apart.
-        moments: Of the scores of earlier steps, where the reward goes by them.
-        components: Returns the raw scores of a group's rollouts, for those.
-        steps: Returns the rewards of the steps of a group's rollouts; None where rollouts are rewarded as a whole.
+        thread: Runs all blocking work.
+        min_members: Minimum number of scores of a group that is trained on.
+        score_dtype: Dtype that the reward model computes in.
+        decoupled: Whether rollouts are sampled by another policy than the one at the begin of a step's training: an
+            older one, or an engine with other rounding. The trainer's forward then computes their log-probabilities
+            again before a step's first update, and the loss distinguishes the two.
+        moments: Moments of the scores of earlier steps, if the reward uses them.
+        components: Returns the raw scores of a group's rollouts, for `moments`.
+        steps: Returns the rewards of the steps of a group's rollouts; None if rollouts are rewarded as a whole.
     """
 
     def __init__(
@@ -83,27 +77,25 @@ class ActorLearner:
         self._components = components
         self._steps = steps
         self._proximal: dict[Key, torch.Tensor] = {}
-        self.figures = StepFigures()
-        """Of the step that is being trained."""
+        self.figures = StepFigures()  # of the current step
 
     async def train(self, minibatch: Batch) -> None:
-        """Take one optimiser step."""
         await on_thread(self._thread, self._train, minibatch)
         if self._moments is not None:
             for group in [*minibatch.groups, *minibatch.dropped]:
                 for score, components in zip(group.scores, self._components(group.task), strict=True):
-                    if score is not None:  # one without a score is left out, also of what its other parts give
+                    if score is not None:  # an unscored rollout is left out, with the scores of its other parts
                         self._moments.count(components)
 
     async def publish(self, version: int) -> None:
-        """Give the engine the weights of now, and the reward the moments of what was trained on."""
+        """Give the engine the current weights, and the reward the moments of the groups that were trained on."""
         await on_thread(self._thread, self._publish, version)
 
     def _train(self, minibatch: Batch) -> None:
         for group in minibatch.dropped:
             for member in range(group.task.size):
                 self._proximal.pop((group.task.index, member), None)
-        # An update needs all ranks. Meeting here keeps waiting for a rank from being counted as an update.
+        # An update needs all ranks. This barrier keeps the wait for a rank from being counted as an update.
         [slowest_seconds] = self._ranks.max(minibatch.waited_seconds)
         self.figures.exposed_seconds += slowest_seconds
         with self._updating():
@@ -123,7 +115,7 @@ class ActorLearner:
             self._engine.load(self._actor, version)
 
     def _add_proximal(self, minibatch: Batch) -> None:
-        """Note the probabilities under the policy of now, for all of the step's rollouts that have none yet."""
+        """Compute the log-probabilities under the current policy for all of the step's rollouts that have none yet."""
         wanted = {
             (group.task.index, member): rollout
             for group in [*minibatch.groups, *minibatch.rest]
@@ -176,14 +168,12 @@ class ActorLearner:
 
 
 class EngineRollouts:
-    """Takes rollouts from an engine.
+    """Samples rollouts with an engine.
 
     Args:
-        engine: That samples.
-        learner: Whose figures are filled.
-        ranks: This process among its peers.
-        thread: The learner's, where rollout and training take turns: the ranks meet there after a rollout. None where
-            they are apart.
+        learner: Its figures are filled.
+        thread: The learner's thread, where rollout and training take turns: the ranks meet there after a rollout. None
+            under `fully_async`.
     """
 
     def __init__(self, engine: RolloutEngine, learner: ActorLearner, *, ranks: Ranks, thread: Executor | None) -> None:
@@ -193,14 +183,14 @@ class EngineRollouts:
         self._thread = thread
 
     async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
-        """Sample every member of every task; without any, meet the ranks that have some."""
+        """Sample every member of every task; without tasks, only wait for the ranks that have some."""
         start = time.monotonic()
         if tasks:
             await self._engine.roll_out(tasks, on_end)
         self._learner.figures.rollout_seconds += time.monotonic() - start
         if self._thread is not None:
-            # No update can start before the slowest rollout is done. Meeting here costs nothing, and keeps waiting for
-            # a rank from being counted as waiting for scores.
+            # No update can start before the slowest rollout is done. So this barrier costs nothing, and keeps the wait
+            # for a rank from being counted as waiting for scores.
             await on_thread(self._thread, self._ranks.max, 0.0)
 
 
@@ -208,8 +198,8 @@ def behaviour_log_probs(rollout: Rollout) -> torch.Tensor:
     """Return the log-probabilities that a rollout was sampled with, float32 (response tokens,).
 
     Raises:
-        ValueError: Its engine did not say.
+        ValueError: Its engine did not return them.
     """
     if rollout.log_probs is None:
-        raise ValueError("the engine gave no log-probabilities with a rollout; the loss cannot do without")
+        raise ValueError("the engine returned a rollout without log-probabilities; the loss needs them")
     return torch.tensor(rollout.log_probs, dtype=torch.float32)

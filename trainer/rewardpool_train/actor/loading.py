@@ -1,7 +1,7 @@
-"""The policy's weights, from its folder to where they are trained and sampled.
+"""Load the policy's weights from its folder.
 
-A policy that is sharded exists whole on rank 0 alone, in main memory. The other ranks know its shape, and get their
-share of each weight from there (`fsdp.shard`), so that neither a GPU nor the machine holds it once per rank.
+A sharded policy only exists as a whole on rank 0, in main memory. The other ranks know its shapes, and get their share
+of each weight from there (`fsdp.shard`), so neither a GPU nor the machine holds it once per rank.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ def load_policy(path: Path, *, dtype: torch.dtype) -> Any:
     """Load a causal language model into main memory.
 
     Raises:
-        ConfigError: transformers cannot.
+        ConfigError: transformers cannot load it.
     """
     try:
         return AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
@@ -51,8 +51,8 @@ def load_to_shard(path: Path, *, ranks: Ranks) -> Any:
 def end_token_ids(path: Path, tokenizer: Any) -> list[int]:
     """Return the ids of all tokens that end a response, in ascending order.
 
-    They are those of the generation config, or of the model's config where there is none, and the tokenizer's. Models
-    end a turn with another token than a text: Gemma with `<end_of_turn>`, which its tokenizer does not name.
+    They are those of the generation config (or of the model's config, if there is none) and of the tokenizer. Some
+    models end a turn with another token than a text: Gemma with `<end_of_turn>`, which its tokenizer does not name.
 
     Raises:
         ConfigError: The files cannot be read, or name no such token.

@@ -1,12 +1,12 @@
-"""Sequence packing: rollouts one behind the other in a single row, with no padding between them.
+"""Sequence packing: rollouts one after the other in a single row, without padding.
 
     tokens      p p p r r | p p r r r r | p r
     positions   0 1 2 3 4 | 0 1 2 3 4 5 | 0 1
 
-Where the positions start again, another rollout begins. transformers reads that from the position ids when it gets no
-attention mask, and lets no token look over such a border: with a block-diagonal mask for SDPA, a block mask for flex
-attention, and by sequence lengths in FlashAttention's variable-length kernels, which do no work for what is masked.
-Models whose layers carry a state along the row (Mamba and its like) cannot be packed this way.
+Positions restart with each rollout. Without an attention mask, transformers derives the boundaries from the position
+ids, and no token attends across one: with a block-diagonal mask for SDPA, a block mask for flex attention, and by
+sequence lengths in FlashAttention's variable-length kernels, which skip masked work. Models whose layers carry a state
+along the row (Mamba and similar ones) cannot be packed this way.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from rewardpool_train.actor.data import Rollout
 
 
 def pack_rows(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
-    """Return which sequences share a row: indices into `lengths`, each in one row.
+    """Return the sequences that share each row, as indices into `lengths`.
 
-    First fit, the longest first, which never needs more than 11/9 of the fewest rows plus one (Johnson 1973). A
-    sequence longer than the budget has a row of its own.
+    First fit, the longest first, which needs at most 11/9 of the fewest rows plus one (Johnson 1973). A sequence longer
+    than the budget has a row of its own.
 
     Args:
-        lengths: In tokens, prompt and response.
-        budget: Tokens that a row should not exceed.
+        lengths: Tokens of each sequence, prompt and response.
+        budget: Maximum number of tokens in a row of several sequences.
     """
     rows: list[list[int]] = []
     free: list[int] = []

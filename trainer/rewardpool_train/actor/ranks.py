@@ -1,4 +1,4 @@
-"""The processes of one training job, as torchrun starts them, and the few numbers they exchange."""
+"""The processes of one training job, as torchrun starts them, and their collectives."""
 
 import logging
 import os
@@ -20,20 +20,20 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+# Threads of gloo have only a few instructions left, but may wait for a processor on a busy machine.
 GLOO_WAIT_SECONDS: Final = 5.0
-"""For threads that have a few instructions left, on a machine where they may wait for a processor."""
 _TASKS: Final = Path("/proc/self/task")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """A process among its peers.
+    """A process of the job, and its collectives. All ranks call each of them at the same point of their work.
 
     Attributes:
-        rank: Its number, from 0.
-        size: How many there are.
-        device: Where its share of the policy lives.
-        mesh: The one-dimensional device mesh that the policy is sharded over.
+        rank: Rank of this process, from 0.
+        size: Number of ranks.
+        device: Device of this rank's share of the policy.
+        mesh: One-dimensional device mesh that the policy is sharded over.
     """
 
     rank: int
@@ -43,47 +43,44 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and shows progress."""
+        """Whether this process writes files and shows progress."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
-        """Return each value summed over the ranks. All ranks call this at the same point of their work."""
+        """Return the sum of each value over the ranks."""
         return self._reduce(values, dist.ReduceOp.SUM)
 
     def max(self, *values: float) -> list[float]:
-        """Return each value's maximum over the ranks. All ranks call this at the same point of their work."""
+        """Return the maximum of each value over the ranks."""
         return self._reduce(values, dist.ReduceOp.MAX)
 
     def broadcast(self, value: T) -> T:
-        """Return what rank 0 gave, which can be pickled. All ranks call this at the same point of their work."""
+        """Return the value of rank 0, which must be picklable."""
         values = [value]
         dist.broadcast_object_list(values, src=0, device=self.device)
         return values[0]
 
     def all_gather(self, value: T) -> list[T]:
-        """Return what each rank gave, by rank, which can be pickled. All ranks call this at the same point."""
+        """Return the values of all ranks, ordered by rank; they must be picklable."""
         values = [value] * self.size
         dist.all_gather_object(values, value)
         return values
 
     @contextmanager
     def synchronized(self) -> Iterator[None]:
-        """Wait at the block's end for all ranks, and raise on all what one of them raised, as `raise_on_all`."""
+        """Wait for all ranks at the end of the block, and raise an error of one of them on all."""
         problem = None
         try:
             yield
-        except Exception as error:  # the others wait to be told
+        except Exception as error:  # the other ranks wait for it
             problem = error
         self.raise_on_all(problem)
 
     def raise_on_all(self, problem: Exception | None) -> None:
-        """Raise what went wrong on this rank or on another one, so that none waits for one that has failed.
+        """Raise the error of this rank, or `OtherRankError` for that of another one, so none waits for a rank that has
+        failed.
 
-        All ranks call this at the same point of their work, with None where all is well.
-
-        Raises:
-            Exception: The problem of this rank.
-            OtherRankError: Another rank has one.
+        `problem` is None on a rank without an error.
         """
         own = None if problem is None else f"{type(problem).__name__}: {problem}"
         problems = self.all_gather(own)
@@ -102,10 +99,10 @@ class Ranks:
 
 @contextmanager
 def join_job(*, deadline_seconds: float) -> Iterator[Ranks]:
-    """Join the job that torchrun started, or be a job of one process without it; leave it at the end.
+    """Join the job that torchrun started, or create a job of one process without it; leave it at the end of the block.
 
-    On GPUs with NCCL where each rank of this machine has one, else on the CPU with gloo. A collective that takes longer
-    than `deadline_seconds` raises.
+    It uses GPUs with NCCL if each rank of this machine has one, otherwise the CPU with gloo. A collective that takes
+    longer than `deadline_seconds` raises.
     """
     cuda = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     alone = "RANK" not in os.environ
@@ -127,13 +124,14 @@ def join_job(*, deadline_seconds: float) -> Iterator[Ranks]:
 
 
 def _wait_for_gloo() -> None:
-    """Wait until no thread of gloo holds a collective that is over, for 5 s at the most; on Linux alone.
+    """Wait until no thread of gloo holds a finished collective, for at most 5 s; only on Linux.
 
-    TRAP: such a thread drops the collective's tensors a moment after it said that it is done, and asks for the
-    interpreter's lock for that. Where it comes too late, because the machine is busy, the interpreter is ending; in
-    Python 3.11 the whole process then aborts with "terminate called without an active exception", a job that did all
-    of its work has failed, and torchrun kills the ranks that still write theirs. Destroying a group joins its threads
-    only when nobody refers to it any more, and FSDP's modules do.
+    TRAP: such a thread frees the collective's tensors a moment after it reported the result, and needs the
+        interpreter's
+    lock for that. If it is late, because the machine is busy, the interpreter is already ending: in Python 3.11 the
+    process then aborts with "terminate called without an active exception", a job that did all of its work fails, and
+    torchrun kills the ranks that still write theirs. Destroying a group only joins its threads when the last reference
+    to it is gone, and FSDP's modules keep one.
     """
     if not _TASKS.is_dir():
         return
@@ -141,7 +139,7 @@ def _wait_for_gloo() -> None:
     resting = False
     while time.monotonic() < deadline:
         before, resting = resting, not any(_gloo_runs(task) for task in _TASKS.iterdir())
-        # A thread that waits for the lock seems to rest as well: the pause hands it over, and one more look tells.
+        # A thread that waits for the lock looks idle too: the pause gives it the lock, and the next check sees it run.
         if before and resting:
             return
         time.sleep(0.005)
@@ -149,7 +147,7 @@ def _wait_for_gloo() -> None:
 
 
 def _gloo_runs(task: Path) -> bool:
-    """Whether a thread, by its folder in /proc, is one of gloo's and runs or waits for a processor."""
+    """Return whether a thread, given by its folder in /proc, is one of gloo's and runs or waits for a processor."""
     try:
         name, _, fields = task.joinpath("stat").read_text().partition("(")[2].rpartition(")")
     except OSError:  # it has ended

@@ -1,4 +1,4 @@
-"""One line of metrics.jsonl: what a step came to, over all ranks."""
+"""A line of metrics.jsonl: the figures of a step, over all ranks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,38 +15,38 @@ from rewardpool_train.pipeline.times import StepTimes
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """One line of metrics.jsonl; everything is over all ranks, and about the groups that the step was trained on.
+    """A line of metrics.jsonl: figures over all ranks, of the groups that the step was trained on.
 
-    Only `dropped_…` is about others: those that were replaced, because they taught nothing.
+    Only the fields `dropped_…` describe other groups: those that were replaced because they had no gradient.
 
     Attributes:
         step: From 1.
-        reward_mean: Of the scores, NaN where there is none.
-        reward_std: Their standard deviation.
-        scored: Samples with a score, a penalty included.
-        unscored: Samples without one, which were left out of their groups.
+        reward_mean: Mean of the scores; NaN without any.
+        reward_std: Standard deviation of the scores.
+        scored: Samples with a score, including penalties.
+        unscored: Samples without a score, which were left out of their groups.
         zero_variance_groups: Groups whose scores are all equal, or that have none.
-        sampling_rounds: In which other groups were rolled out in the place of such as teach nothing.
-        short_groups: Groups with fewer scores than `rollout.min_members`: those that were replaced, and those that the
-            update was made without, because no round was left.
-        dropped_groups: That were replaced.
-        dropped_samples: Their responses.
-        dropped_tokens: Of these.
-        components: Mean of each part's raw scores, before clip and weight, by its name; NaN where there is none.
-        response_tokens_mean: Length of the responses.
-        staleness_mean: How many updates the policy was older when it began a group than when it was trained on it.
-        loss: Mean over the step's updates, NaN where there was none.
-        clip_fraction: Share of tokens where the clip took hold, likewise.
-        is_cap_fraction: Share of tokens whose importance weight was cut, likewise.
+        sampling_rounds: Rounds in which groups without a gradient were replaced.
+        short_groups: Groups with fewer scores than `rollout.min_members`: those that were replaced, and those left out
+            of the update because no round was left.
+        dropped_groups: Groups that were replaced.
+        dropped_samples: Responses of these groups.
+        dropped_tokens: Tokens of these responses.
+        components: Mean of each part's raw scores, before clip and weight, by its name; NaN without any.
+        response_tokens_mean: Mean length of the responses.
+        staleness_mean: Mean number of updates between the begin of a group and its training.
+        loss: Mean over the step's updates; NaN without any.
+        clip_fraction: Share of clipped tokens, likewise.
+        is_cap_fraction: Share of tokens whose importance weight was capped, likewise.
         approx_kl: Divergence from the policy that sampled, in nats per token, likewise.
-        grad_norm: Length of the gradient, likewise.
-        skipped_updates: Whose gradient was no finite number, so that they changed nothing; not in these means.
-        step_seconds: From the end of the step before. What the three below do not cover is ranks waiting for each
-            other's rollouts; where rollout and training are apart, they overlap.
-        rollout_seconds: Sampling, on the slowest rank; of a later step, where rollouts are ahead.
-        reward_exposed_seconds: The slowest rank had nothing to do but wait for scores; where rollout and training are
-            apart, for rollouts too.
-        update_seconds: Forward, backward, optimiser, and giving the weights to the rollout side.
+        grad_norm: Norm of the gradient, likewise.
+        skipped_updates: Updates that were skipped because their gradient was not finite; not included in these means.
+        step_seconds: Time since the end of the previous step. It exceeds the sum of the three below by the ranks' wait
+            for each other's rollouts; under `fully_async`, the three overlap.
+        rollout_seconds: Sampling, on the slowest rank; that of a later step, if rollouts are ahead.
+        reward_exposed_seconds: Time in which the slowest rank only waited for scores; under `fully_async`, for rollouts
+            too.
+        update_seconds: Forward, backward, optimiser, and the transfer of weights to the rollout engine.
     """
 
     step: int
@@ -77,18 +77,17 @@ class StepRecord:
 
 @dataclass(kw_only=True)
 class StepFigures:
-    """What this rank knows of a step; filled as it goes on.
+    """Figures of a step on this rank, added up during the step.
 
     Attributes:
-        groups: Trained on.
-        dropped: Replaced by others.
-        sampling_rounds: Of dynamic sampling; the same on all ranks.
-        components: Raw scores of their rollouts by part, as far as they are known.
-        staleness: Of each, in versions.
-        updates: That were made; none for a mini-batch without any score.
-        rollout_seconds: Sampling.
-        exposed_seconds: Waiting for scores, on the slowest rank.
-        update_seconds: Training and publishing.
+        groups: Groups trained on.
+        dropped: Groups that were replaced.
+        sampling_rounds: Rounds of dynamic sampling; the same on all ranks.
+        components: Known raw scores of the groups' rollouts, by part.
+        staleness: Staleness of each group, in versions.
+        updates: Updates; none for a mini-batch without any score.
+        exposed_seconds: Time of waiting for scores, on the slowest rank.
+        update_seconds: Time of training and publishing.
     """
 
     groups: list[RatedGroup[Prompt, Rollout]] = field(default_factory=list)

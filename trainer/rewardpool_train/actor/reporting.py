@@ -1,10 +1,10 @@
-"""What people and programs see of a job while it runs: a line per step, in as many forms as there are readers.
+"""Report the progress of a job.
 
     stderr          one line per step over a progress bar
     metrics.jsonl   every figure of every step, a JSON object a line
     tensorboard/    the same figures as curves: `tensorboard --logdir OUTPUT/tensorboard`
 
-A job that goes on from a checkpoint goes on in the same files: figures of steps that are trained again are replaced.
+A resumed job continues the same files; figures of steps that are trained again are replaced.
 """
 
 import dataclasses
@@ -25,13 +25,13 @@ OnStep = Callable[[StepRecord], None]
 
 @contextmanager
 def reporting(output: Path, *, steps: int, done: int = 0, tensorboard: bool = False) -> Iterator[OnStep]:
-    """Yield what is to be called with the record of each step.
+    """Yield a function to call with the record of each step.
 
     Args:
         output: Folder of the job's results.
-        steps: Of the whole job.
-        done: Steps that an earlier part of the job has done, 0 for a new job.
-        tensorboard: Whether to write curves.
+        steps: Number of steps of the whole job.
+        done: Steps done before the job resumed; 0 for a new job.
+        tensorboard: Write curves.
 
     Raises:
         OSError: The folder cannot be written.
@@ -53,7 +53,7 @@ def reporting(output: Path, *, steps: int, done: int = 0, tensorboard: bool = Fa
 
 
 def figures(record: StepRecord) -> dict[str, Any]:
-    """Return a record as JSON takes it: null for what does not exist, because JSON has no NaN."""
+    """Return a record as JSON values, with null for NaN, which JSON does not have."""
     values = dataclasses.asdict(record)
     values["components"] = {part: _or_null(value) for part, value in record.components.items()}
     return {name: _or_null(value) for name, value in values.items()}
@@ -92,9 +92,9 @@ def _progress(*, steps: int, done: int) -> Iterator[OnStep]:
 
 @contextmanager
 def _curves(folder: Path, *, done: int) -> Iterator[OnStep]:
-    from torch.utils.tensorboard import SummaryWriter  # asks for a package that jobs without curves do not need
+    from torch.utils.tensorboard import SummaryWriter  # needs a package that jobs without curves do not need
 
-    # What an earlier part of the job wrote for steps that are trained again is hidden by purge_step.
+    # purge_step hides the figures of steps that are trained again.
     with SummaryWriter(str(folder), purge_step=done + 1 if done else None) as writer:
 
         def on_step(record: StepRecord) -> None:

@@ -1,4 +1,4 @@
-"""Where a job goes on: the newest checkpoint, as the rank that asks needs it."""
+"""Resume a job from the newest checkpoint, also on another number of ranks."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,12 +18,11 @@ from rewardpool_train.pipeline.state import PipelineState
 
 @dataclass(frozen=True, kw_only=True)
 class JobState:
-    """What one rank has in a checkpoint.
+    """State of one rank in a checkpoint.
 
     Attributes:
-        pipeline: What is outstanding.
-        components: As `RewardScore.to_json`; those of the outstanding groups.
-        moments: As `RunningMoments.to_json`; None where the reward has none.
+        components: From `RewardScore.to_json`, for the outstanding groups.
+        moments: From `RunningMoments.to_json`; None if the reward has none.
     """
 
     pipeline: PipelineState[Rollout]
@@ -31,7 +30,6 @@ class JobState:
     moments: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as what JSON can express."""
         return {
             "pipeline": self.pipeline.to_json(encode=asdict),
             "components": list(self.components),
@@ -40,16 +38,15 @@ class JobState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "JobState":
-        """Return what `to_json` made."""
         pipeline = PipelineState.from_json(data["pipeline"], decode=_rollout_from_json)
         return cls(pipeline=pipeline, components=data["components"], moments=data["moments"])
 
 
 def load_state(checkpoints: Path, actor: FsdpActor, *, config: TrainConfig, ranks: Ranks) -> JobState | None:
-    """Give the actor the newest checkpoint's weights, and return this rank's state; None where there is no checkpoint.
+    """Load the newest checkpoint into the actor, and return this rank's state; None if there is no checkpoint.
 
     Raises:
-        ConfigError: It was saved on another number of ranks, and the job is fully asynchronous.
+        ConfigError: It was saved on another number of ranks, under `fully_async`.
     """
     resumed = checkpoint.load(checkpoints, actor, ranks=ranks)
     if resumed is None:
@@ -57,23 +54,24 @@ def load_state(checkpoints: Path, actor: FsdpActor, *, config: TrainConfig, rank
     if resumed.ranks == ranks.size:
         return JobState.from_json(resumed.state(ranks.rank))
     first = JobState.from_json(resumed.state(0))
-    # One after the other, as each has all that its rank had rolled out.
+    # A generator, because each state has all rollouts of its rank.
     states = (JobState.from_json(resumed.state(rank)).pipeline for rank in range(resumed.ranks))
-    # Moments were put together when the step's weights were published, and are the same on all ranks.
+    # Moments were merged when the step's weights were published, and are the same on all ranks.
     return JobState(pipeline=reshard_state(states, config, ranks.size), moments=first.moments)
 
 
 def reshard_state(states: Iterable[PipelineState[Rollout]], config: TrainConfig, ranks: int) -> PipelineState[Rollout]:
-    """Return where a job on some ranks goes on that was saved, after a step, on another number of them.
+    """Return the state for a rank of a job that was saved after a step on another number of ranks.
 
-    What was rolled out ahead is rolled out again. With dynamic sampling each rank may have gone through another number
-    of prompts; the job goes on behind the last that any of them trained on or dropped, so that none comes twice.
+    Steps that were rolled out ahead are rolled out again. With dynamic sampling each rank may have used another number
+    of prompts; the job continues after the last one that any rank trained on or dropped, so that no prompt is used
+    twice.
 
     Raises:
-        ConfigError: The job is fully asynchronous, so that a step says nothing about which groups are trained.
+        ConfigError: The job is `fully_async`, where a step does not determine which groups are trained.
     """
     if SCHEDULES[config.schedule].disaggregated:
-        raise ConfigError("schedule", "a checkpoint of fully_async can only be gone on from with as many ranks")
+        raise ConfigError("schedule", "a checkpoint of fully_async can only be resumed on the same number of ranks")
     plan = config.plan(ranks)
     found = [(state.schedule, state.trained, _consumed(state)) for state in states]
     schedule, trained, _ = found[0]

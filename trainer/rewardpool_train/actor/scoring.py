@@ -1,4 +1,4 @@
-"""From a rollout to its score: what a pipeline's scoring is, where the config's `reward` gives it."""
+"""Score rollouts with the config's `reward`, as a pipeline's scoring."""
 
 import asyncio
 import concurrent.futures
@@ -17,26 +17,25 @@ from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RatedGroup, R
 
 T = TypeVar("T")
 
-Components = Mapping[str, float | None]
-"""The raw scores of a response by part; None where a part has none."""
+Components = Mapping[str, float | None]  # raw scores of a response by part; None for a part without one
 
 
 class Rater(Protocol):
-    """What is needed of a `BlockingReward`."""
+    """The methods of a `BlockingReward` that are needed here."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the parts."""
+        """Names of the parts."""
         ...
 
     @property
     def moments(self) -> RunningMoments | None:
-        """Of the scores of earlier steps, where a part of it is scaled by them."""
+        """Moments of the scores of earlier steps, if a part is scaled by them."""
         ...
 
     @property
     def needs_group(self) -> bool:
-        """Whether only `submit_group` will do."""
+        """Whether episodes must be rated by `submit_group`."""
         ...
 
     def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]:
@@ -50,22 +49,22 @@ class Rater(Protocol):
     def submit_settled(
         self, episodes: Sequence[Episode], ratings: Sequence[Rating]
     ) -> concurrent.futures.Future[list[Rating]]:
-        """Start having one revision of each pool rate a group whose episodes were rated one by one."""
+        """Start rating again, by one revision of each pool, a group whose episodes were rated one by one."""
         ...
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What became of every sample of a job; filled where it happens, so that `lost` is a finding, not an assumption.
+    """Counts of a job's samples by outcome, counted where they occur, so that `lost` is measured.
 
     Attributes:
-        submitted: Samples handed over to be rated.
-        scored: Those that came back with a score.
-        penalties: Those in whose score a penalty stands for what failed, as `on_failure` names it.
-        unscored: Those that came back as failed, which their group is trained without.
-        given_up: Those that the job itself gave up, because it ended before they were trained on.
-        asked_again: Those that were rated again because two revisions of a pool had rated their group.
-        groups_asked_again: The groups of these.
+        submitted: Samples submitted for a rating.
+        scored: Samples with a score.
+        penalties: Samples whose score has a penalty in place of a failed part, see `on_failure`.
+        unscored: Failed samples, which their group is trained without.
+        given_up: Samples that the job cancelled, because it ended before they were trained on.
+        asked_again: Samples that were rated again because two revisions of a pool had rated their group.
+        groups_asked_again: Groups of these samples.
     """
 
     submitted: int = 0
@@ -78,11 +77,11 @@ class Tally:
 
     @property
     def lost(self) -> int:
-        """Samples that nothing was heard of."""
+        """Number of samples without an outcome."""
         return self.submitted - self.scored - self.penalties - self.unscored - self.given_up
 
     def record(self, rating: Rating, count: int = 1) -> float | None:
-        """Count one rating, or with -1 take it back, and return its total, or None."""
+        """Count a rating, or with a `count` of -1 remove it, and return its total."""
         if rating.total is None:
             self.unscored += count
         elif rating.error is not None:
@@ -93,14 +92,13 @@ class Tally:
 
 
 class RewardScore:
-    """Has rollouts rated, and keeps what the reward's parts said of each until it is trained on.
+    """Rates rollouts, and keeps their components until they are trained on.
 
     Args:
-        reward: That rates, on a thread of its own.
-        to_episode: Returns what it is given for a rollout.
-        tally: Counts.
-        decode: From token ids of the policy to the text of an episode's response; finds the tokens in which steps end.
-            None where responses are rewarded as a whole.
+        reward: Rates on its own thread.
+        to_episode: Returns the episode of a rollout.
+        decode: Decodes token ids of the policy to the text of a response, to find the tokens in which steps end. None
+            if responses are rewarded as a whole.
     """
 
     def __init__(
@@ -117,20 +115,21 @@ class RewardScore:
         self._decode = decode
         self._components: dict[tuple[int, int], Components] = {}
         self._steps: dict[tuple[int, int], Sequence[TokenReward]] = {}
-        self._ratings: dict[tuple[int, int], Rating] = {}
-        """Of groups that have not all of their ratings, or are not settled."""
+        self._ratings: dict[tuple[int, int], Rating] = {}  # of groups that are incomplete or not settled
 
     def as_scoring(self) -> GroupScore[Prompt, Rollout] | SettledScore[Prompt, Rollout]:
-        """Return what a pipeline asks: of whole groups where the reward needs them, else of each rollout at its end."""
+        """Return a pipeline's scoring: of whole groups if the reward needs them, otherwise of each rollout at its
+        end.
+        """
         if self._reward.needs_group:
             return GroupScore(self.judge)
         return SettledScore(self.score, self.is_settled, self.settle)
 
     async def score(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
-        """Return the rollout's score; None where the failure policy leaves it unscored.
+        """Return the rollout's score; None if the failure policy leaves it unscored.
 
         Raises:
-            SampleError: It has no score and the failure policy is `raise`.
+            SampleError: It failed, and the failure policy is `raise`.
             PoolError: A pool cannot be used.
         """
         episode = self._to_episode(task, member, rollout)
@@ -140,7 +139,7 @@ class RewardScore:
         return self._tally.record(rating)
 
     def is_settled(self, group: RatedGroup[Prompt, Rollout]) -> bool:
-        """Return whether no two revisions of a pool rated the rollouts of a group; forgets who rated it, if so."""
+        """Return whether one revision of each pool rated the group; if so, its ratings are no longer kept."""
         task = group.task
         ratings = (self._ratings.get((task.index, member)) for member in range(task.size))
         if differ(rating.revisions for rating in ratings if rating is not None):
@@ -149,10 +148,10 @@ class RewardScore:
         return True
 
     async def settle(self, group: RatedGroup[Prompt, Rollout]) -> list[float | None]:
-        """Return the scores of a group after those that another revision gave are asked for again.
+        """Return the scores of a group after those of another revision are requested again.
 
         Raises:
-            SampleError: A rollout has no score now, and the failure policy is `raise`.
+            SampleError: A rollout failed, and the failure policy is `raise`.
             PoolError: A pool cannot be used.
         """
         task = group.task
@@ -185,12 +184,12 @@ class RewardScore:
             self._ratings.pop((task.index, member), None)
 
     async def judge(self, group: RolledGroup[Prompt, Rollout]) -> list[float | None]:
-        """Return the scores of a group that is rated as a whole; None where the failure policy leaves one unscored.
+        """Return the scores of a group that is rated as a whole; None if the failure policy leaves one unscored.
 
-        There are no rewards of steps here: what gives those is a reward of one part, which rates single rollouts.
+        There are no rewards of steps here: only a reward of one part, which rates single rollouts, has those.
 
         Raises:
-            SampleError: A rollout has no score and the failure policy is `raise`.
+            SampleError: A rollout failed, and the failure policy is `raise`.
             PoolError: A pool cannot be used.
         """
         task = group.task
@@ -209,7 +208,7 @@ class RewardScore:
             raise
 
     def steps(self, task: GroupTask[Prompt]) -> list[Sequence[TokenReward] | None]:
-        """Return the rewards of the steps of a group's rollouts; None for one without a score."""
+        """Return the rewards of the steps of a group's rollouts; None for an unscored rollout."""
         return [self._steps.get((task.index, member)) for member in range(task.size)]
 
     def components(self, task: GroupTask[Prompt]) -> list[Components]:
@@ -218,7 +217,7 @@ class RewardScore:
         return [components for components in found if components is not None]
 
     def pop_components(self, task: GroupTask[Prompt]) -> list[Components]:
-        """Return the raw scores of a group's rollouts, and forget them."""
+        """Return the raw scores of a group's rollouts, and remove them."""
         found = self.components(task)
         for member in range(task.size):
             self._components.pop((task.index, member), None)
@@ -226,7 +225,7 @@ class RewardScore:
         return found
 
     def to_json(self, groups: Iterable[int]) -> list[Any]:
-        """Return for a checkpoint these groups' raw scores, the rewards of their steps, and who scored."""
+        """Return the groups' raw scores, step rewards and ratings, for a checkpoint."""
         kept = set(groups)
         return [
             [*key, components, self._steps.get(key), _to_json(self._ratings.get(key))]
@@ -235,7 +234,7 @@ class RewardScore:
         ]
 
     def restore(self, data: Sequence[Any]) -> None:
-        """Go on from what `to_json` made."""
+        """Restore the values of `to_json`."""
         self._components, self._steps, self._ratings = {}, {}, {}
         for group, member, components, steps, rated in data:
             key = (group, member)

@@ -1,8 +1,8 @@
-"""Whether the job's GPUs are those of its reward pools too, and the turns of its ranks on them.
+"""Share the job's GPUs with its reward pools, if these run on them: the turns of one rank.
 
-Where a pool of the reward sleeps on this machine, each rank gets a `SharedGpu`: rollouts, updates and what is written
-after a step are the trainer's turns, scores the pools'. After each of its turns a rank gives back what torch caches, as
-any other rank may be the one that wakes the pools. docs/colocated.md has the whole story.
+If a pool of the reward sleeps on this machine, each rank gets a `SharedGpu`: rollouts, updates and checkpoints are the
+trainer's turns, scores the pools'. After each of its turns a rank frees torch's cache, because any other rank may wake
+the pools. docs/colocated.md explains all of it.
 """
 
 import os
@@ -25,31 +25,30 @@ from rewardpool_train.pipeline.on_thread import on_thread
 
 
 class Sharing:
-    """One rank's part in the sharing of GPUs."""
+    """Sharing of the GPUs by one rank."""
 
     def __init__(self, reward: BlockingReward, folders: Mapping[str, Path], config: TrainConfig) -> None:
-        """Prepare; all ranks do this together.
+        """Create it; all ranks do this together.
 
         Args:
-            reward: Whose pools wake.
-            folders: Of those that sleep, by the pool's name.
-            config: Of the job.
+            reward: Its pools wake and sleep.
+            folders: Folders of the pools that sleep, by name.
         """
         self._reward = reward
         self._folders = folders
         self._config = config
-        # On the CPU, so that who waits for the others has no part of the GPU.
+        # On the CPU, so that a rank that waits for the others uses no GPU memory.
         self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=config.step_deadline_seconds))
         self._gpu: SharedGpu | None = None
 
     def report(self) -> TurnReport:
-        """What the last run's turns cost on this rank."""
+        """Return the cost of the last run's turns on this rank."""
         return TurnReport() if self._gpu is None else self._gpu.report()
 
     def gpu(self, thread: Executor) -> SharedGpu:
-        """Return this rank's turns of a run, not entered yet; `thread` is that of all collectives."""
+        """Return this rank's `SharedGpu` for a run, not entered yet; `thread` runs all collectives."""
         given = self._config.colocated
-        # Who lets go of a pool waits for the others that hold it, as long as a step's scores may take.
+        # A rank that releases a pool waits for the others that hold it, as long as a step's scores may take.
         patient_seconds = max(WITHIN_SECONDS, self._config.step_deadline_seconds)
         self._gpu = SharedGpu(
             lambda: self._reward.awake(within_seconds=patient_seconds),
@@ -62,7 +61,7 @@ class Sharing:
 
 
 class _Peers(GpuLock):
-    """The job's ranks, as `SharedGpu` asks for them."""
+    """The job's ranks, as `SharedGpu` uses them."""
 
     def __init__(self, folders: Mapping[str, Path], *, group: Any, thread: Executor) -> None:
         super().__init__(folders.values())
@@ -70,7 +69,6 @@ class _Peers(GpuLock):
         self._thread = thread
 
     async def any_overdue(self, overdue: bool) -> bool:
-        """As `Peers.any_overdue`."""
         return await on_thread(self._thread, self._any, overdue)
 
     def _any(self, flag: bool) -> bool:
@@ -80,10 +78,10 @@ class _Peers(GpuLock):
 
 
 def open_sharing(config: TrainConfig, reward: BlockingReward, *, ranks: Ranks) -> Sharing | None:
-    """Return how the job shares its GPUs with its reward; None where it does not. All ranks call this together.
+    """Return the sharing of the GPUs with the reward; None if they are not shared. All ranks call this together.
 
     Raises:
-        ConfigError: It is to share them and cannot.
+        ConfigError: The config requires sharing, which is impossible here.
         PoolError: A pool cannot be read.
     """
     if config.colocated.enabled is False:

@@ -1,7 +1,7 @@
 """From rollouts to the log-probabilities of their tokens: padded to a rectangle, or packed into one row.
 
-Both ways give the same numbers. Padding is simple, and wastes what the shorter rollouts leave empty; packing wastes
-nothing, and is for responses of very different lengths (`packing`).
+Both give the same numbers. Padding is simple, but wastes compute on shorter rollouts; packing (`packing`) wastes none,
+and is for responses of very different lengths.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,13 @@ from rewardpool_train.actor.packing import pack_rows, packed_log_probs
 
 @dataclass(frozen=True, kw_only=True)
 class Forward:
-    """How rollouts go through a model; a matter of memory and speed, not of the result.
+    """Forward pass of rollouts through a model. Its settings change memory use and speed, not the result.
 
     Attributes:
-        pad_id: Token id that stands for no token.
-        device: Where the model is.
-        temperature: Of the sampling, so that the probabilities are the ones sampled from.
-        micro_batch: Rollouts per pass, where they are padded.
-        pack_tokens: Tokens per pass, where they are packed; a longer rollout is a pass of its own. 0 pads.
+        device: Device of the model.
+        temperature: Sampling temperature, so that the probabilities are those that were sampled from.
+        micro_batch: Rollouts per pass, if they are padded.
+        pack_tokens: Tokens per pass, if they are packed; a longer rollout has its own pass. 0 pads.
     """
 
     pad_id: int
@@ -34,7 +33,7 @@ class Forward:
     pack_tokens: int = 0
 
     def parts(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
-        """Return the indices of the rollouts that go through the model together; each is in one part."""
+        """Return the indices of the rollouts of each pass; each rollout is in one pass."""
         if self.pack_tokens:
             return pack_rows([len(r.prompt_ids) + len(r.response_ids) for r in rollouts], budget=self.pack_tokens)
         starts = range(0, len(rollouts), self.micro_batch)
@@ -49,7 +48,7 @@ class Forward:
         )
 
     def blank(self) -> Rollout:
-        """Return the shortest rollout there is, for a pass that has to be made and says nothing."""
+        """Return the shortest possible rollout, for a pass that is only made because other ranks make one."""
         return Rollout(group=0, member=0, prompt_ids=[self.pad_id], response_ids=[self.pad_id], ended=True)
 
 
@@ -81,7 +80,7 @@ class TokenBatch:
 
 
 def token_batch(rollouts: Sequence[Rollout], *, pad_id: int, device: torch.device) -> TokenBatch:
-    """Return the rollouts padded so that every response starts in the same column."""
+    """Return the rollouts padded so that all responses start in the same column."""
     prompt_width = max(len(rollout.prompt_ids) for rollout in rollouts)
     response_width = max(len(rollout.response_ids) for rollout in rollouts)
     ids = torch.full((len(rollouts), prompt_width + response_width), pad_id, dtype=torch.int64)

@@ -1,12 +1,11 @@
-"""Training: this rank's models, and the pipeline that they go through.
+"""Training: the models of this rank, and the pipeline that trains them.
 
-    rollout   every rank samples responses to its prompts; each goes to the reward pool the moment it ends
-    update    for each mini-batch: wait for its groups' scores, if they are not there yet; one optimiser step
+    rollout   every rank samples responses to its prompts; each goes to the reward pool as soon as it ends
+    update    for each mini-batch: wait for its groups' scores, if necessary; one optimiser step
     publish   the rollout engine gets the new weights
 
-The config's `schedule` says how these follow each other. Each is announced to the reward pool by rank 0, so that the
-pool is warm when samples come. What the waiting costs is measured, because avoiding it is the point:
-`reward_exposed_seconds` is the time in which the actor had nothing left to do but wait for scores.
+The config's `schedule` orders these. Rank 0 announces each to the reward pool, so that the pool is warm when samples
+come. `reward_exposed_seconds` measures the time in which the actor only waited for scores, which the overlap avoids.
 """
 
 import asyncio
@@ -50,10 +49,10 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Trainer:
-    """Holds this rank's models, and runs the steps.
+    """The models of this rank, and the runs of their training.
 
     Raises:
-        ConfigError: The prompts, the policy or its tokenizer do not do, or the work cannot be shared by the ranks.
+        ConfigError: The prompts, the policy or its tokenizer are invalid, or the work cannot be divided by the ranks.
     """
 
     def __init__(
@@ -66,15 +65,13 @@ class Trainer:
         sharing: Sharing | None = None,
         score_dtype: ScoreDtype = "float32",
     ) -> None:
-        """Load the policy and shard it, and take up the newest checkpoint if there is one.
+        """Load and shard the policy, and load the newest checkpoint if there is one.
 
         Args:
-            config: Of the job.
-            ranks: This process among its peers.
             reward: Rates the rollouts.
-            demand: Announces what this rank does; None announces nothing.
-            sharing: Of the GPUs with the reward's pools; None where these have their own.
-            score_dtype: What the reward's pools compute in, where the config does not say.
+            demand: Announces rollouts and updates of this rank; None announces nothing.
+            sharing: Sharing of the GPUs with the reward's pools; None if these have their own.
+            score_dtype: Dtype that the reward's pools compute in, unless the config sets it.
         """
         config.check_ranks(ranks.size)
         self._config = config
@@ -90,7 +87,6 @@ class Trainer:
         self._decode = ResponseDecoder(self._tokenizer)
         self._actor = self._make_actor()
         self.tally = Tally()
-        """What became of this rank's samples."""
         self._resume = (
             load_state(self._checkpoints, self._actor, config=config, ranks=ranks) if config.resume == "auto" else None
         )
@@ -99,7 +95,7 @@ class Trainer:
 
     @property
     def steps_done(self) -> int:
-        """Steps that the checkpoint has which this goes on from; 0 for a new job."""
+        """Number of steps in the loaded checkpoint; 0 for a new job."""
         return 0 if self._resume is None else self._resume.pipeline.trained // self._plan.minibatches_per_step
 
     @property
@@ -132,12 +128,12 @@ class Trainer:
     ) -> list[StepRecord]:
         """Run the steps and return their records; `on_step` is called after each, on every rank.
 
-        After each step the ranks agree on whether one of them is to stop; then that step was the last.
+        After each step the ranks check whether `should_stop` is true on one of them; then that step is the last.
 
         Raises:
-            SampleError: A sample has no score and the failure policy is `raise`.
+            SampleError: A sample failed, and the failure policy is `raise`.
             PoolError: The pool cannot be used.
-            RolloutError: The rollout engine cannot sample, or did not take new weights.
+            RolloutError: The rollout engine cannot sample, or did not load new weights.
             TimeoutError: A mini-batch's scores did not come within the deadline.
         """
         with self._open_engine() as (engine, thread):
@@ -155,7 +151,7 @@ class Trainer:
     def _open_engine(self) -> Iterator[tuple[RolloutEngine, Executor]]:
         """Yield the rollout engine, and the thread of all collectives."""
         with ExitStack() as stack:
-            # Threads come first, and so end last: the engine may be busy on one.
+            # Threads are opened first and so closed last: the engine may be busy on one.
             thread, own = (stack.enter_context(ThreadPoolExecutor(1, name)) for name in ("learner", "rollouts"))
             disaggregated = SCHEDULES[self._config.schedule].disaggregated
             engine = stack.enter_context(
@@ -178,7 +174,7 @@ class Trainer:
         return load_policy(policy.path, dtype=DTYPES[policy.dtype]).to(self._ranks.device)
 
     def _prompt(self, index: int) -> Prompt:
-        """Return the prompt of this rank's group: the ranks take turns."""
+        """Return the prompt of this rank's group: prompts are dealt to the ranks in turn."""
         return self._prompts[index * self._ranks.size + self._ranks.rank]
 
     def _to_episode(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> Episode:
@@ -194,7 +190,7 @@ class Trainer:
 
 
 class _Run:
-    """The pipeline of one call of `Trainer.run`, and what is done between its steps."""
+    """The pipeline of one call of `Trainer.run`, and the work between its steps."""
 
     def __init__(
         self,
@@ -259,7 +255,7 @@ class _Run:
         )
 
     async def execute(self) -> None:
-        """Go through all steps; at the end the GPU is the trainer's."""
+        """Run all steps; at the end the GPU is the trainer's."""
         async with nullcontext() if self._gpu is None else self._gpu:
             await self.pipeline.run()
 
@@ -304,7 +300,7 @@ class _Run:
         )
 
     def _finish_step(self, times: StepTimes, figures: StepFigures) -> tuple[StepRecord, bool]:
-        """Return the step's record, and whether it was the last; all ranks do this together."""
+        """Return the step's record, and whether it was the last; all ranks call this together."""
         ranks = self._trainer._ranks
         trainer = self._trainer
         record = figures.record(
@@ -324,10 +320,10 @@ class _Run:
 
 
 def load_tokenizer(field: str, path: Any) -> Any:
-    """Load a tokenizer that can write conversations.
+    """Load a tokenizer with a chat template.
 
     Raises:
-        ConfigError: There is none in `path`, or it has no chat template or pad token; `field` is named.
+        ConfigError: `path` has no tokenizer, or it has no chat template; the error names `field`.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)

@@ -32,8 +32,7 @@ from rewardpool_runtime.file_lock import try_lock
 from rewardpool_runtime.state_files import GPU_FILE
 from rewardpool_train.colocated.gpu_scheduler import POLL_SECONDS, Costs, Moment, choose, seconds_until_due
 
-TICK_SECONDS = 0.001
-"""Shortest time to wait for."""
+TICK_SECONDS = 0.001  # shortest wait
 
 
 class Peers(Protocol):
@@ -107,13 +106,13 @@ def _open_lock(path: Path) -> BinaryIO:
 
 @dataclass(frozen=True, kw_only=True)
 class TurnReport:
-    """What sharing has cost so far.
+    """Cost of sharing so far.
 
     Attributes:
-        turns: Times that the pool was woken.
-        wake_seconds: Spent on that.
-        sleep_seconds: Spent on putting it to sleep.
-        scored: Samples that were at the pool.
+        turns: Number of times that the pool woke.
+        wake_seconds: Total time of waking it.
+        sleep_seconds: Total time of putting it to sleep.
+        scored: Number of samples that the pool scored.
     """
 
     turns: int = 0
@@ -124,7 +123,7 @@ class TurnReport:
 
 @dataclass(frozen=True)
 class _Waiting:
-    """Somebody who asked for the GPU."""
+    """A request for the GPU."""
 
     admitted: asyncio.Future[None]
     since: float
@@ -132,7 +131,7 @@ class _Waiting:
 
 
 class SharedGpu:
-    """Hands the GPU to and fro; an async context manager, for one event loop."""
+    """Gives the GPU to the trainer and the pool in turns; an async context manager, for one event loop."""
 
     def __init__(
         self,
@@ -144,14 +143,14 @@ class SharedGpu:
         deadline_seconds: float = WITHIN_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare.
+        """Create it; enter it before its blocks.
 
         Args:
-            awake: Makes a context within which the pool is awake and after which it sleeps: `Pool.awake`.
-            costs: What turns cost; what was measured takes its place from the first turn on.
+            awake: Returns a context within which the pool is awake and after which it sleeps: `Pool.awake`.
+            costs: Costs of a turn, until the first turn is measured.
             peers: The other ranks; None for a job of one process.
-            free_memory: Is called when the trainer has computed, to give back what it caches of the GPU's memory.
-            deadline_seconds: For engines that other ranks woke to give the GPU back.
+            free_memory: Called when the trainer has computed, to free the GPU memory that it caches.
+            deadline_seconds: Deadline for engines that other ranks woke to release the GPU.
             clock: Monotonic seconds.
 
         Raises:
@@ -159,7 +158,7 @@ class SharedGpu:
         """
         if peers is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError(
-                "WORLD_SIZE", "a SharedGpu of several ranks takes peers; `colocated` of rewardpool_train gives it them"
+                "WORLD_SIZE", "a SharedGpu of several ranks needs peers; `colocated` of rewardpool_train sets them"
             )
         self._awake = awake
         self._costs = costs or Costs()
@@ -188,16 +187,15 @@ class SharedGpu:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-            self._fail(RuntimeError("the SharedGpu was left"))
+            self._fail(RuntimeError("the SharedGpu was exited"))
         await self._leave_awake()
 
     def report(self) -> TurnReport:
-        """What sharing has cost so far."""
         return self._report
 
     @property
     def costs(self) -> Costs:
-        """What turns cost: as measured, or as given before there was one."""
+        """Costs of a turn: as measured, or as given before the first turn."""
         turns = self._report.turns
         if turns == 0:
             return self._costs
@@ -206,11 +204,12 @@ class SharedGpu:
 
     @asynccontextmanager
     async def training(self) -> AsyncGenerator[None, None]:
-        """Within this block the GPU is the trainer's, and the pool sleeps. One at a time; all ranks enter it together.
+        """Give the GPU to the trainer within this block, while the pool sleeps. One at a time; all ranks enter it
+        together.
 
         Raises:
-            PoolNotReadyError: An engine did not give the GPU back within the deadline.
-            Exception: What kept the pool from falling asleep.
+            PoolNotReadyError: An engine did not release the GPU within the deadline.
+            Exception: The pool could not be put to sleep.
         """
         while await self._peers.any_overdue(self._is_overdue()):
             await self._wait_for_overdue()
@@ -223,10 +222,10 @@ class SharedGpu:
 
     @asynccontextmanager
     async def scoring(self, samples: int = 1) -> AsyncGenerator[None, None]:
-        """Within this block the pool is awake, for so many samples that go there together; any number of blocks may.
+        """Keep the pool awake within this block, for this many samples that are scored together; blocks may overlap.
 
         Raises:
-            Exception: What kept the pool from waking.
+            Exception: The pool could not be woken.
         """
         await self._enter(self._samples, samples)
         try:
@@ -249,7 +248,7 @@ class SharedGpu:
             if place in queue:
                 queue.remove(place)
             elif place.admitted.done() and not place.admitted.cancelled() and place.admitted.exception() is None:
-                # Let in and cancelled in the same moment: it never enters its block, so it leaves it here.
+                # Admitted and cancelled at the same moment: it never enters its block, so this exits for it.
                 if queue is self._trainers:
                     self._release_trainer()
                 self._scoring -= samples
@@ -267,16 +266,16 @@ class SharedGpu:
         return self._costs.is_overdue(self._waited_seconds())
 
     def _waited_seconds(self) -> float:
-        """For which the oldest sample waits; 0 where none does."""
+        """Waiting time of the oldest sample; 0 if none waits."""
         return self._clock() - self._samples[0].since if self._samples else 0.0
 
     async def _wait_for_overdue(self) -> None:
-        """Wait until the pool has what waits too long here; the trainer does not ask meanwhile, so it wakes."""
+        """Wait until overdue samples of this rank are at the pool; the pool wakes, as the trainer waits here."""
         while self._is_overdue():
             await asyncio.wait({self._samples[0].admitted})
 
     def _mark_used(self) -> None:
-        """The GPU was used until now."""
+        """Record that the GPU was in use until now."""
         self._quiet_since = self._clock()
         self._changed.set()
 
@@ -297,7 +296,7 @@ class SharedGpu:
         try:
             while True:
                 await self._step()
-        except Exception as error:  # nobody knows now who has the GPU, so nobody gets it
+        except Exception as error:  # it is unknown now who uses the GPU, so no one may
             self._fail(error)
 
     async def _step(self) -> None:
@@ -318,7 +317,7 @@ class SharedGpu:
             case "wait":
                 due = seconds_until_due(moment, self.costs)
                 with suppress(TimeoutError):
-                    # No shorter than a clock can tell, or patience that ends in a rounding error is looked at for ever.
+                    # At least a tick: patience that ends in a rounding error would be checked in an endless loop.
                     async with asyncio.timeout(None if due is None else max(due, TICK_SECONDS)):
                         await self._changed.wait()
 
@@ -329,7 +328,7 @@ class SharedGpu:
                 self._peers.release()
             return
         if self._clock() - self._trainers[0].since > self._deadline_seconds:
-            raise PoolNotReadyError(f"an engine has not given the GPU back within {self._deadline_seconds:g} s")
+            raise PoolNotReadyError(f"an engine has not released the GPU within {self._deadline_seconds:g} s")
         await asyncio.sleep(POLL_SECONDS)
 
     async def _wake(self) -> None:
@@ -343,7 +342,7 @@ class SharedGpu:
         self._quiet_since = self._clock()
 
     async def _try_wake(self, context: AbstractAsyncContextManager[None]) -> bool:
-        """Wake the pool; returns False, and has let go of it, when another rank turned out to compute."""
+        """Wake the pool; give up and return False if another rank turns out to compute."""
         entering = asyncio.ensure_future(context.__aenter__())
         try:
             while not entering.done():
@@ -367,7 +366,7 @@ class SharedGpu:
             await context.__aexit__(None, None, None)
 
     def _fail(self, error: Exception) -> None:
-        """Tell all who wait, and all who come."""
+        """Raise the error in all blocks that wait, and in later ones."""
         self._failure = error
         for queue in (self._trainers, self._samples):
             while queue:
@@ -377,7 +376,7 @@ class SharedGpu:
 
 
 def _admit(place: _Waiting) -> bool:
-    """Let somebody in; False for one who was cancelled meanwhile."""
+    """Admit a request; return False if it was cancelled meanwhile."""
     if place.admitted.done():
         return False
     place.admitted.set_result(None)

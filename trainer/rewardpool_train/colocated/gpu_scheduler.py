@@ -1,18 +1,18 @@
-"""Whose turn a shared GPU is: the trainer's, or the reward model's. A pure function; `gpu.py` carries it out.
+"""Whose turn a shared GPU is: the trainer's or the reward model's. A pure function; `gpu.py` carries it out.
 
-    the trainer computes -> wait. Samples whose rollouts have ended gather.
-    the GPU is free      -> the trainer asks for it: it gets it
-                         -> it does not, as when it waits for scores, and samples wait: wake, and score all of them
-    the pool is awake    -> samples that wait go in, unless the trainer asks and they would take longer than a turn
+    the trainer computes -> wait, while samples whose rollouts have ended gather
+    the GPU is free      -> the trainer requests it: train
+                         -> only samples wait, as when the trainer waits for scores: wake, and score all of them
+    the pool is awake    -> samples wait: admit them, unless the trainer waits and they would take longer than a turn
                          -> nothing is left to score: sleep
 
-A turn, a wake and a sleep, moves all weights over the bus twice and scores nothing. GPU work takes as long now as
-later, so what can be saved is turns: samples are scored when the trainer cannot go on without them, and then as many of
-them as there are. When the trainer asks for the GPU while others still wait, letting these in costs it n / rate
-seconds; sending them away costs a later turn. So they go in while n / rate is at most a turn.
+A turn (a wake and a sleep) moves all weights over the bus twice and scores nothing. GPU work takes the same time now or
+later, so the only saving is fewer turns: samples are scored when the trainer cannot continue without them, and then all
+of them. When the trainer requests the GPU while n samples still wait, admitting these costs n / rate seconds, and
+sending them away costs a later turn. So they are admitted while n / rate is at most a turn.
 
-Of several ranks each chooses for itself. The trainer asks when all ranks have asked; from then on a rank that has the
-GPU waits in a collective for the others, so no sample of theirs, however old, goes before their part of it.
+Each rank chooses for itself. The trainer requests the GPU when all ranks have; from then on a rank that has it waits in
+a collective for the others, so no sample of theirs, however old, goes before their part of the operation.
 """
 
 from dataclasses import dataclass
@@ -20,21 +20,20 @@ from typing import Literal
 
 Choice = Literal["wait", "train", "wake", "admit", "sleep"]
 
-POLL_SECONDS = 0.02
-"""Between two looks at what other ranks do."""
+POLL_SECONDS = 0.02  # interval of checks on the other ranks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What turns cost, and how patient to be.
+    """Costs of a turn, and the limits of waiting.
 
     Attributes:
-        wake_seconds: To wake the pool: weights over the bus, a probe, back into the router's list.
-        sleep_seconds: To put it to sleep, once nothing is in flight.
-        samples_per_second: That the awake pool scores.
-        patience_seconds: For which the GPU is free before the pool is woken, and idle before it sleeps. A training loop
-            lets go of the GPU for moments between two operations.
-        longest_wait_seconds: After which a sample goes before the trainer; None for never.
+        wake_seconds: Time to wake the pool: weights over the bus, a probe, back into the router's list.
+        sleep_seconds: Time to put the pool to sleep, once nothing is in flight.
+        samples_per_second: Rate of the awake pool.
+        patience_seconds: Time for which the GPU must be free before the pool wakes, and idle before it sleeps. A
+            training loop frees the GPU for moments between two operations.
+        longest_wait_seconds: Time after which a sample goes before the trainer; None for never.
     """
 
     wake_seconds: float = 2.0
@@ -53,27 +52,27 @@ class Costs:
 
     @property
     def turn_seconds(self) -> float:
-        """A wake and a sleep."""
+        """Time of a wake and a sleep."""
         return self.wake_seconds + self.sleep_seconds
 
     def is_overdue(self, waited_seconds: float) -> bool:
-        """Return whether a sample that has waited so long goes before the trainer."""
+        """Return whether a sample that has waited this long goes before the trainer."""
         return self.longest_wait_seconds is not None and waited_seconds >= self.longest_wait_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Who has the GPU, and who waits for it.
+    """Use of the GPU, and the requests for it.
 
     Attributes:
         trainer_has: The trainer computes.
-        trainer_waits: It asks for the GPU.
-        others_compute: Another rank has it for the trainer; known where this one has not and the pool is asleep.
-        awake: The pool is.
-        scoring: Samples that are at the pool.
-        waiting: Samples that may not go there yet.
-        waited_seconds: That the oldest of these waits.
-        quiet_seconds: Since the trainer last computed or a sample was last at the pool.
+        trainer_waits: The trainer requests the GPU.
+        others_compute: Another rank computes; only known while this one does not and the pool is asleep.
+        awake: The pool is awake.
+        scoring: Number of samples at the pool.
+        waiting: Number of samples that wait for the pool.
+        waited_seconds: Waiting time of the oldest of these.
+        quiet_seconds: Time since the trainer last computed or a sample was last at the pool.
     """
 
     trainer_has: bool = False
@@ -87,14 +86,14 @@ class Moment:
 
 
 def choose(moment: Moment, costs: Costs) -> Choice:
-    """Return what is to be done now."""
+    """Return the next step."""
     if moment.trainer_has:
         return "wait"
     return _awake(moment, costs) if moment.awake else _asleep(moment, costs)
 
 
 def seconds_until_due(moment: Moment, costs: Costs) -> float | None:
-    """Return after how many seconds the choice may be another though nothing happens; None for never."""
+    """Return after how many seconds the choice may change without an event; None for never."""
     if moment.trainer_has or moment.scoring:
         return None
     if moment.others_compute:

@@ -1,18 +1,18 @@
-"""Dynamic sampling: groups that teach nothing are replaced by groups of further prompts before they are trained on.
+"""Dynamic sampling: groups without a gradient are replaced by groups of other prompts before training.
 
-A group teaches nothing if too few of its responses have a score, or if its scores are all equal, so that it has no
-gradient. DAPO (Yu et al. 2025, arXiv:2503.14476, section 3.2) samples on until a step has as many groups as it asked
-for that do have one. Here that goes in rounds: before each mini-batch a rank looks at the groups of the step. If they
-cannot fill it, those that teach nothing are dropped, and as many others are begun. So a step has the same number of
-groups at any time, and each of them is trained on or dropped, never both.
+A group is useless if too few of its responses have a score, or if all of its scores are equal: then it has no gradient.
+DAPO (Yu et al. 2025, arXiv:2503.14476, section 3.2) samples until a step has enough useful groups. Here this happens in
+rounds: before each mini-batch a rank checks the groups of the step. If the useful ones cannot fill it, the others are
+dropped, and as many new groups begin. So a step always has the same number of groups, and each group is either trained
+on or dropped.
 
-A round is an operation of all ranks, because they go through the same sequence. A rank that has enough groups for its
-mini-batch takes part with those that it knows to be of no use, or with none. After the last round what is there is
-trained.
+All ranks take part in a round, because they go through the same sequence of operations. A rank with enough groups for
+its mini-batch replaces those that it knows to be useless, possibly none. After the last round, the groups are trained
+on as they are.
 
-Where rollout and training are apart (`fully_async`) there are no steps and no rounds that ranks share. There a rank
-drops such a group when it is complete, and others begin as there is room for them: for each mini-batch as many as the
-rounds of a step would replace for it.
+Under `fully_async` there are no steps, and ranks share no rounds. A rank drops a useless group as soon as it is
+complete, and new groups begin when there is capacity: at most as many per mini-batch as the rounds of a step would
+replace for it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,22 +23,23 @@ from rewardpool_train.pipeline.schedule import Order, Outstanding, Plan, Schedul
 
 
 async def one_rank(missing: int) -> int:
-    """Return what a job of one rank misses: that."""
+    """Return `missing`: the maximum over the ranks of a job that has one."""
     return missing
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicSampling:
-    """How groups that teach nothing are replaced.
+    """Rule by which groups without a gradient are replaced.
 
     Attributes:
-        rounds: In a step, at most; under `fully_async`, mini-batches' worth of groups, for each mini-batch.
-        is_informative: Says of the scores of a group whether it teaches anything; the same of the same scores.
-        most: Called with the groups that this rank misses for its next mini-batch, returns the most that a rank misses.
-            All ranks call it at the same point of their sequence of operations.
+        rounds: Maximum number of rounds per step; under `fully_async`, the maximum number of replaced groups per
+            mini-batch, in mini-batches.
+        is_informative: Returns whether a group with these scores has a gradient; a pure function.
+        most: Called with the number of groups that this rank lacks for its next mini-batch; returns the maximum over
+            all ranks. All ranks call it at the same point of their sequence of operations.
 
     Raises:
-        ValueError: There would be no round.
+        ValueError: `rounds` is less than 1.
     """
 
     rounds: int
@@ -51,21 +52,21 @@ class DynamicSampling:
 
 
 class JudgedGroup(Outstanding, Protocol):
-    """A group of a step, as it is looked at here."""
+    """A group of a step, as dynamic sampling sees it."""
 
     @property
     def informative(self) -> bool:
-        """False for a group that is complete and teaches nothing."""
+        """False for a group that is complete and has no gradient."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What a look at a step's groups came to.
+    """Groups of a step, as selected for its next mini-batch.
 
     Attributes:
-        chosen: The indices of the next mini-batch; none where there are too few groups for it.
-        useless: Those that a round would replace.
+        chosen: Indices of the next mini-batch; empty if there are too few groups for it.
+        useless: Indices of the groups that a round would replace.
     """
 
     chosen: list[int]
@@ -73,20 +74,17 @@ class Selection:
 
     @property
     def missing(self) -> int:
-        """Groups without which there is no mini-batch, at most; 0 where there is one."""
+        """Maximum number of groups that the next mini-batch lacks; 0 if it is complete."""
         return 0 if self.chosen else len(self.useless)
 
 
 def select(groups: Sequence[JudgedGroup], schedule: Schedule, plan: Plan, *, order: Order) -> Selection | None:
-    """Return the next mini-batch of informative groups, or what there is instead; None where scores decide that.
+    """Return the next mini-batch of informative groups, or why there is none; None while it depends on scores to come.
 
-    By `prompt`, and where the whole step is waited for, the answer depends on the scores alone and not on their timing.
+    With order `prompt`, or a schedule that waits for the whole step, the result does not depend on the scores' timing.
 
     Args:
-        groups: Those of the step that are not trained on yet, in the order of their indices.
-        schedule: Says whether the whole step is waited for.
-        plan: Of the job.
-        order: Of the groups.
+        groups: Groups of the step that are not trained on yet, ordered by index.
     """
     useless = [group.index for group in groups if not group.informative]
     if schedule.by_minibatch or not useless:
@@ -101,11 +99,11 @@ def select(groups: Sequence[JudgedGroup], schedule: Schedule, plan: Plan, *, ord
 
 
 def needs_round(*, missing: int, done: int, at_most: int) -> bool:
-    """Return whether a round comes: some rank misses groups, and a step's rounds are not used up.
+    """Return whether another round is needed and allowed.
 
     Args:
-        missing: The most that a rank misses for its next mini-batch.
-        done: Rounds of this step.
-        at_most: Rounds of a step.
+        missing: Maximum number of groups that a rank lacks for its next mini-batch.
+        done: Rounds of this step so far.
+        at_most: Maximum number of rounds per step.
     """
     return missing > 0 and done < at_most

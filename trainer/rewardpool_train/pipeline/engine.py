@@ -1,9 +1,8 @@
-"""`Pipeline`: carries out what `schedule`, `staleness` and `dynamic_sampling` say, on one event loop.
+"""`Pipeline`: execute the operations of `schedule`, `staleness` and `dynamic_sampling` on one event loop.
 
-Rewards are tasks: a rollout's begins the moment it ends, a group's with its last one, and goes on through whatever the
-devices do. Everything else
-is one sequence of operations, or two where rollout and training are apart. The first error of any of them ends the run:
-the others are cancelled and waited for, and it is raised as it was.
+Each score is a task, which begins when its rollout ends (for a group, when its last rollout ends) and runs while the
+devices work. Everything else is one sequence of operations, or two under `fully_async`. The first error of any of them
+ends the run: the others are cancelled and awaited, and the error is raised unchanged.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from rewardpool_train.pipeline.times import StepClock, StepTimes
 
 
 class Pipeline(Generic[P, R]):
-    """One job's run. `run` is called once; everything else may be called while it runs, on its event loop."""
+    """One run of a job. Call `run` once; the other methods may be called meanwhile, on the same event loop."""
 
     def __init__(
         self,
@@ -42,25 +41,25 @@ class Pipeline(Generic[P, R]):
         on_step: Callable[[StepTimes], Awaitable[None]] | None = None,
         resume: PipelineState[R] | None = None,
     ) -> None:
-        """Prepare a run.
+        """Create a run.
 
         Args:
-            plan: How much is to be done.
-            prompts: Called with a group's index, returns its prompt; the same one after a resume. Where groups are
-                replaced, indices go on beyond the groups of the plan.
-            rollouts: Where rollouts come from.
-            score: Judges a rollout, or a whole group, or the one and then the other.
-            learner: What is trained.
-            overlap: How these follow each other; the default trains mini-batches as they are complete.
-            sampling: How groups that teach nothing are replaced; None trains on them.
-            deadline_seconds: For one mini-batch to be complete once the learner has nothing else to do.
-            announcer: Announces what the job does.
-            on_update: Called with the new version after each update: a place for a checkpoint with `state`.
+            plan: Number of steps, groups and responses.
+            prompts: Called with a group's index, returns its prompt; the same one after a resume. Indices exceed the
+                groups of the plan when groups are replaced.
+            rollouts: Samples the responses.
+            score: Scores a rollout, a whole group, or first the one and then the other.
+            learner: Trains on the scored groups.
+            overlap: Schedule and its settings; by default, mini-batches are trained as soon as they are complete.
+            sampling: Rule by which groups without a gradient are replaced; None trains on them.
+            deadline_seconds: Deadline for a mini-batch to be complete once the learner waits for it.
+            announcer: Announces rollouts and updates to the reward servers.
+            on_update: Called with the new version after each update; a place to write a checkpoint with `state`.
             on_step: Called after each step, when its weights are published; a place for `end`.
-            resume: The state that the job goes on from; the learner has its weights already.
+            resume: State to resume from; the learner must already have the weights of that moment.
 
         Raises:
-            ValueError: `resume` is of another job.
+            ValueError: `resume` is from another job.
         """
         self._plan = plan
         self._rollouts = rollouts
@@ -88,15 +87,15 @@ class Pipeline(Generic[P, R]):
 
     @property
     def version(self) -> int:
-        """Of the policy: the mini-batches that were trained on."""
+        """Version of the policy: the number of mini-batches trained on."""
         return self._tracker.trained
 
     async def run(self) -> None:
-        """Go through all steps.
+        """Run all steps.
 
         Raises:
             TimeoutError: A mini-batch was not complete within the deadline.
-            Exception: The first that rollouts, score, learner or a callback raised; everything else was cancelled.
+            Exception: The first error of rollouts, score, learner or a callback; everything else was cancelled.
         """
         self._clock = StepClock(asyncio.get_running_loop().time)
         try:
@@ -112,17 +111,17 @@ class Pipeline(Generic[P, R]):
             raise first_error(errors) from None
 
     def end(self) -> None:
-        """End the run before its next operation; rollouts and scores that are under way are given up.
+        """End the run before its next operation; unfinished rollouts and scores are cancelled.
 
-        In `on_step` that is the end of the step. `state` says what a resumed job has to do.
+        Called in `on_step`, this is the end of the step. `state` has what a resumed job still has to do.
         """
         self._is_ending = True
 
     def state(self) -> PipelineState[R]:
-        """Return what is outstanding; with the learner's weights of this moment that is a checkpoint.
+        """Return the outstanding groups; with the learner's weights of the same moment, this is a checkpoint.
 
         Raises:
-            RuntimeError: The learner is in the middle of an update, so that there are no weights of this moment.
+            RuntimeError: The learner is in the middle of an update, so its weights are of no version.
         """
         return self._tracker.state(self._overlap.schedule)
 

@@ -1,4 +1,4 @@
-"""Groups from their begin to their mini-batch: rollouts and scores go in one by one, in any order; groups come out."""
+"""Buffer of groups from their begin to their mini-batch: rollouts and scores are added one by one, in any order."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +13,10 @@ class OpenGroup(Generic[P, R]):
     """A group that is not trained on yet.
 
     Attributes:
-        task: What was asked.
-        rollouts: By member, those that have ended.
-        scores: By member, those that are known; None for a rollout that has explicitly none.
-        arrival: Its place in the order in which groups became complete; None where it is not complete.
-        informative: False for a group that is complete and teaches nothing.
+        rollouts: Rollouts that have ended, by member.
+        scores: Known scores, by member; None for a rollout that is explicitly unscored.
+        arrival: Position in the order in which groups became complete; None until then.
+        informative: False for a group that is complete and has no gradient.
     """
 
     task: GroupTask[P]
@@ -28,29 +27,26 @@ class OpenGroup(Generic[P, R]):
 
     @property
     def index(self) -> int:
-        """Its number over the job."""
         return self.task.index
 
     @property
     def version(self) -> int:
-        """Of the policy when it was begun."""
         return self.task.version
 
     @property
     def is_rolled_out(self) -> bool:
-        """Whether every rollout has ended."""
         return len(self.rollouts) == self.task.size
 
     def unscored(self) -> list[tuple[int, R]]:
-        """Return the rollouts that are there without an outcome, with their members."""
+        """Return the rollouts that have ended without an outcome yet, with their members."""
         return [(member, rollout) for member, rollout in self.rollouts.items() if member not in self.scores]
 
     def rolled(self) -> RolledGroup[P, R]:
-        """Return it as what the learner gets to know of a group that it does not train on yet."""
+        """Return the group without its scores."""
         return RolledGroup(task=self.task, rollouts=[self.rollouts[member] for member in range(self.task.size)])
 
     def rated(self) -> RatedGroup[P, R]:
-        """Return it as what the learner trains on."""
+        """Return the group with its scores."""
         members = range(self.task.size)
         return RatedGroup(
             task=self.task,
@@ -60,10 +56,11 @@ class OpenGroup(Generic[P, R]):
 
 
 class GroupBuffer(Generic[P, R]):
-    """All groups that were begun and are not trained on yet, by their indices.
+    """All groups that have begun and are not trained on yet, by index.
 
     Args:
-        is_informative: Returns whether a complete group with these scores teaches anything; None takes every group.
+        is_informative: Returns whether a complete group with these scores has a gradient; None treats every group as
+            informative.
     """
 
     def __init__(self, is_informative: Callable[[Sequence[float | None]], bool] | None = None) -> None:
@@ -78,43 +75,44 @@ class GroupBuffer(Generic[P, R]):
         return index in self._groups
 
     def groups(self) -> list[OpenGroup[P, R]]:
-        """Return all, in the order in which they were begun."""
+        """Return all groups, in the order in which they began."""
         return list(self._groups.values())
 
     def rolled_out(self) -> list[OpenGroup[P, R]]:
-        """Return those whose rollouts are all there; the complete ones first, in the order in which they became so."""
+        """Return the groups whose rollouts have all ended; complete groups first, by their arrival."""
         groups = [group for group in self._groups.values() if group.is_rolled_out]
         return sorted(groups, key=lambda group: self._arrivals if group.arrival is None else group.arrival)
 
     def select(self, indices: Iterable[int]) -> list[OpenGroup[P, R]]:
-        """Return those of the indices that are in the buffer, in the order given."""
+        """Return the groups with these indices that are in the buffer, in the order given."""
         return [self._groups[index] for index in indices if index in self._groups]
 
     def in_step(self, step: int) -> list[OpenGroup[P, R]]:
-        """Return those that were begun for a step, in the order of their indices."""
+        """Return the groups that began for a step, ordered by index."""
         groups = [group for group in self._groups.values() if group.task.step == step]
         return sorted(groups, key=attrgetter("task.index"))
 
     def begin(self, task: GroupTask[P]) -> None:
-        """Enter a group of which nothing is there yet."""
         self._groups[task.index] = OpenGroup(task=task)
 
     def add_rollout(self, index: int, member: int, rollout: R) -> OpenGroup[P, R]:
-        """Enter a rollout; returns its group.
+        """Add a rollout and return its group.
 
         Raises:
-            ValueError: The group is not being rolled out, or has no such member, or has its rollout already.
+            ValueError: The group is not being rolled out, has no such member, or already has its rollout.
         """
         group = self._groups.get(index)
         if group is None or member not in range(group.task.size):
-            raise ValueError(f"nobody asked for member {member} of group {index}")
+            raise ValueError(f"member {member} of group {index} was not requested")
         if member in group.rollouts:
             raise ValueError(f"member {member} of group {index} has its rollout already")
         group.rollouts[member] = rollout
         return group
 
     def completed_by(self, index: int, member: int, score: float | None) -> RatedGroup[P, R] | None:
-        """Return the group with the score that is the last one missing, which is not entered; None where others are."""
+        """Return the group as this score would complete it, without adding the score; None if other scores are missing
+        too.
+        """
         group = self._groups[index]
         scores = {**group.scores, member: score}
         if len(scores) < group.task.size:
@@ -122,7 +120,7 @@ class GroupBuffer(Generic[P, R]):
         return OpenGroup(task=group.task, rollouts=group.rollouts, scores=scores).rated()
 
     def add_score(self, index: int, member: int, score: float | None) -> bool:
-        """Enter a score, None for a rollout that has explicitly none; returns whether its group is complete now."""
+        """Add a score, None for a rollout that is explicitly unscored; return whether its group is complete now."""
         group = self._groups[index]
         group.scores[member] = score
         if len(group.scores) < group.task.size:
@@ -131,10 +129,10 @@ class GroupBuffer(Generic[P, R]):
         return True
 
     def add_scores(self, index: int, scores: Sequence[float | None]) -> None:
-        """Enter the scores of a whole group, one per member, which is complete then; None as for `add_score`.
+        """Add the scores of a whole group, one per member, which completes it; None as for `add_score`.
 
         Raises:
-            ValueError: There are more or fewer scores than members.
+            ValueError: The number of scores is not the number of members.
         """
         group = self._groups[index]
         if len(scores) != group.task.size:
@@ -149,5 +147,4 @@ class GroupBuffer(Generic[P, R]):
             group.informative = self._is_informative(group.rated().scores)
 
     def pop(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
-        """Remove groups and return them."""
         return [self._groups.pop(index) for index in indices]

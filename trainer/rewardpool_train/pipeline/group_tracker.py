@@ -1,8 +1,8 @@
-"""Which groups were begun, for which step, and what became of them: the counts of a run, without a clock or a task.
+"""Counts of a run, without a clock or a task: which groups have begun, for which step, and their outcome.
 
-Indices count up from 0 and are never used twice. A step's groups are begun together; a round of dynamic sampling drops
-some of them and begins as many others; under `fully_async` others begin as there is room. So of the groups that were
-begun, each is in the buffer, to be rolled out again, dropped, or trained on.
+Indices count up from 0 and are never reused. A step's groups begin together; a round of dynamic sampling drops some of
+them and begins as many others; under `fully_async` groups begin when there is capacity. So each group that has begun is
+in the buffer, to be rolled out again, dropped, or trained on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,11 @@ from rewardpool_train.pipeline.state import GroupState, PipelineState
 
 
 class GroupTracker(Generic[P, R]):
-    """What a run has done so far.
+    """Progress of a run.
 
     Args:
-        plan: Of the job.
         prompts: Called with a group's index, returns its prompt.
-        is_informative: As of `GroupBuffer`.
+        is_informative: See `GroupBuffer`.
     """
 
     def __init__(
@@ -33,34 +32,28 @@ class GroupTracker(Generic[P, R]):
         self._plan = plan
         self._prompts = prompts
         self.buffer: GroupBuffer[P, R] = GroupBuffer(is_informative)
-        self.begun = 0
-        """Groups."""
-        self.dropped = 0
-        """Groups."""
-        self.trained = 0
-        """Mini-batches, which is the policy's version."""
-        self.published = 0
-        """The version that the rollout side has; -1 where that is not known."""
-        self.rounds = 0
-        """Of dynamic sampling, in the step that is being trained."""
-        self.again: dict[int, int] = {}
-        """Groups that are to be rolled out again: their steps, by their indices."""
+        self.begun = 0  # groups
+        self.dropped = 0  # groups
+        self.trained = 0  # mini-batches, which is the policy's version
+        self.published = 0  # version of the rollout engine's weights; -1 if unknown, as after a resume
+        self.rounds = 0  # of dynamic sampling, in the current step
+        self.again: dict[int, int] = {}  # steps of the groups to roll out again, by index
         self._is_training = False
 
     def progress(self) -> Progress:
-        """Return how far the job is, where rollout and training take turns."""
+        """Return the job's progress, for schedules where rollout and training take turns."""
         steps_begun = (self.begun - self.dropped) // self._plan.groups_per_step
         return Progress(
             rolled_out=min(self.again.values(), default=steps_begun), trained=self.trained, published=self.published
         )
 
     def begin_step(self, step: int) -> list[GroupTask[P]]:
-        """Begin the groups of the next step, or those of an earlier one that are to be rolled out again."""
+        """Begin the groups of the next step, or those of an earlier step that are to be rolled out again."""
         again = {index: of for index, of in self.again.items() if of == step}
         return self.begin(again or dict.fromkeys(range(self.begun, self.begun + self._plan.groups_per_step), step))
 
     def begin(self, groups: Mapping[int, int]) -> list[GroupTask[P]]:
-        """Enter groups under the version that the rollout side has, given as their steps by their indices."""
+        """Begin groups under the rollout engine's version; `groups` maps indices to steps."""
         tasks = [self._task(index, step, version=self.published) for index, step in groups.items()]
         for task in tasks:
             self.buffer.begin(task)
@@ -69,7 +62,7 @@ class GroupTracker(Generic[P, R]):
         return tasks
 
     def replace(self, indices: Sequence[int], step: int) -> tuple[list[OpenGroup[P, R]], list[GroupTask[P]]]:
-        """Drop complete groups of the step and begin as many others; returns both."""
+        """Drop complete groups of the step and begin as many others; return both."""
         dropped = self.drop(indices)
         self.rounds += 1
         return dropped, self.begin(dict.fromkeys(range(self.begun, self.begun + len(dropped)), step))
@@ -82,33 +75,32 @@ class GroupTracker(Generic[P, R]):
 
     @property
     def outstanding(self) -> int:
-        """Number of groups that were begun and not dropped, less those of mini-batches that were trained on."""
+        """Number of groups that have begun and are neither dropped nor trained on."""
         return self.begun - len(self.again) - self.dropped - self.trained * self._plan.groups_per_minibatch
 
     def unbegun(self) -> list[int]:
-        """Return the indices of the groups that the job still has to begin, as things are."""
+        """Return the indices of the groups that the job still has to begin."""
         return [*self.again, *range(self.begun, self._plan.groups + self.dropped)]
 
     def start_training(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
-        """Take groups out of the buffer to train on them; `finish_training` is to follow."""
+        """Remove groups from the buffer and return them; call `finish_training` after their update."""
         self._is_training = True
         return self.buffer.pop(indices)
 
     def finish_training(self) -> None:
-        """Count the mini-batch whose groups were taken."""
         self.trained += 1
         self._is_training = False
         if self.trained % self._plan.minibatches_per_step == 0:
             self.rounds = 0
 
     def state(self, schedule: ScheduleName) -> PipelineState[R]:
-        """Return what is outstanding.
+        """Return the outstanding groups.
 
         Raises:
-            RuntimeError: A mini-batch is being trained on.
+            RuntimeError: An update is in progress.
         """
         if self._is_training:
-            raise RuntimeError("a mini-batch is being trained on; ask in on_update or on_step")
+            raise RuntimeError("an update is in progress; call state() in on_update or on_step")
         running = {group.index: group.task.step for group in self.buffer.groups() if not group.is_rolled_out}
         return PipelineState(
             schedule=schedule,
@@ -122,7 +114,7 @@ class GroupTracker(Generic[P, R]):
         )
 
     def restore(self, state: PipelineState[R]) -> None:
-        """Go on from a state that is known to be of this job."""
+        """Restore the state of an earlier run; `PipelineState.check` says whether it is of this job."""
         self.begun, self.dropped, self.rounds = state.begun, state.dropped, state.rounds
         self.trained, self.published = state.trained, -1
         self.again = dict(state.again)

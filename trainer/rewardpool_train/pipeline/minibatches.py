@@ -1,4 +1,4 @@
-"""The next mini-batch of a run: its groups are waited for and, with dynamic sampling, replaced until they teach."""
+"""Assemble the next mini-batch: wait for its groups and, with dynamic sampling, replace those without a gradient."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,19 +19,16 @@ from rewardpool_train.pipeline.times import Stopwatch
 
 
 class MiniBatches(Generic[P, R]):
-    """Puts mini-batches together, one after the other.
+    """Assembles the mini-batches of a run, one after the other.
 
     Args:
-        plan: Of the job.
-        overlap: Of the job.
-        sampling: Of the job; None trains on whatever groups there are.
-        tracker: Of the run.
+        sampling: None trains on all groups.
         driver: Rolls out the groups of a round.
-        scores: That are under way.
-        condition: Is notified when a group is complete.
-        watch: Of the time in which the learner waits for scores.
-        announcer: Announces that.
-        deadline_seconds: For each such wait.
+        scores: Scores that are in progress; counted in the error at a deadline.
+        condition: Notified when a group is complete.
+        watch: Measures the time in which the learner waits for scores.
+        announcer: Announces that wait.
+        deadline_seconds: Deadline of each wait.
     """
 
     def __init__(
@@ -59,11 +56,10 @@ class MiniBatches(Generic[P, R]):
         self._watch = watch
         self._announcer = announcer
         self._deadline_seconds = deadline_seconds
-        self._dropped: list[OpenGroup[P, R]] = []
-        """Since the mini-batch before."""
+        self._dropped: list[OpenGroup[P, R]] = []  # since the last mini-batch
 
     async def next(self, step: int, number: int) -> MiniBatch[P, R]:
-        """Return a step's next mini-batch; its groups are out of the buffer then.
+        """Return a step's next mini-batch, and remove its groups from the buffer.
 
         Raises:
             TimeoutError: The scores did not come within the deadline.
@@ -87,7 +83,7 @@ class MiniBatches(Generic[P, R]):
         )
 
     async def _wait_for_selection(self, step: int) -> tuple[Selection, float]:
-        """Wait until scores say what the next mini-batch is; also returns the seconds that it took."""
+        """Wait until the next mini-batch is known; return it with the seconds that this took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -120,7 +116,7 @@ class MiniBatches(Generic[P, R]):
         return None if chosen is None else Selection(chosen=chosen)
 
     async def _needs_round(self, found: Selection) -> bool:
-        """Return whether a round comes; all ranks that have rounds left ask each other."""
+        """Return whether there is another round; all ranks that have rounds left agree on it."""
         sampling, done = self._sampling, self._tracker.rounds
         if sampling is None or done >= sampling.rounds or self._schedule.disaggregated:
             return False
@@ -130,10 +126,10 @@ class MiniBatches(Generic[P, R]):
     async def _replace(self, indices: Sequence[int], step: int) -> None:
         dropped, tasks = self._tracker.replace(indices, step)
         self._dropped += dropped
-        await self._driver.roll_out(tasks, announced=False)  # the burst of the step goes on
+        await self._driver.roll_out(tasks, announced=False)  # the step's burst continues
 
     def _drop_useless(self) -> None:
-        """Drop complete groups that teach nothing, as many as one mini-batch may; the driver begins others."""
+        """Drop complete groups without a gradient, up to the limit per mini-batch; the driver begins others."""
         if self._sampling is None:
             return
         left = self._sampling.rounds * self._plan.groups_per_minibatch - len(self._dropped)

@@ -1,4 +1,4 @@
-"""Blocking work of a learner or a rollout engine, awaited."""
+"""Run blocking work of a learner or a rollout engine on a thread, and await it."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,10 +10,10 @@ A = TypeVarTuple("A")
 
 
 async def on_thread(thread: Executor, work: Callable[[*A], T], *arguments: *A) -> T:
-    """Return what `work` returns on the thread, which is best one that does one thing at a time.
+    """Return what `work` returns on the thread. Use an executor of one thread for work on the model.
 
-    Cancelled, it still waits for the work to end: a thread cannot be stopped, and nobody should go on while one holds
-    the model.
+    If cancelled, it still waits for the work to end: a thread cannot be stopped, and no other work may use the model
+    meanwhile.
     """
     future = asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
     try:
@@ -28,4 +28,4 @@ async def _until_done(future: "asyncio.Future[T]") -> None:
     try:
         await asyncio.wait([future])
     except asyncio.CancelledError:
-        return  # the caller asks again, and raises what it was cancelled with
+        return  # the caller checks again, and raises the cancellation

@@ -1,4 +1,4 @@
-"""How a job's rollout, reward and training overlap: its schedule, and the settings of that."""
+"""Overlap of a job's rollout, reward and training: its schedule and the settings of the schedule."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,19 @@ from rewardpool_train.pipeline.schedule import Order, ScheduleName
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """How rollout, reward and training overlap.
+    """Schedule of a job, with its settings.
 
     Attributes:
-        schedule: One of the five.
-        order: Of complete groups; `prompt` makes a run repeatable whatever the timing of its scores.
-        max_staleness: `fully_async`: how many versions old a group may be when it is trained on.
-        publish_every: `fully_async`: updates from one publishing to the next, at most `max_staleness` + 1.
-        groups_per_rollout: `fully_async`: groups of one call of `roll_out`, at most; None is a step's.
-        rollouts_at_once: `fully_async`: calls of `roll_out` that may run at once; more than 1 for engines that batch
-            continuously.
+        order: Order in which complete groups are trained on; `prompt` makes a run repeatable whatever the timing of its
+            scores.
+        max_staleness: `fully_async`: maximum number of versions that a group may be old when it is trained on.
+        publish_every: `fully_async`: updates between two transfers of weights, at most `max_staleness` + 1.
+        groups_per_rollout: `fully_async`: maximum number of groups per call of `roll_out`; None is a step's.
+        rollouts_at_once: `fully_async`: maximum number of concurrent calls of `roll_out`; more than 1 for engines with
+            continuous batching.
 
     Raises:
-        ValueError: A number is out of its range.
+        ValueError: A number is out of range.
     """
 
     schedule: ScheduleName = "minibatch"

@@ -1,8 +1,8 @@
-"""What a pipeline hands around, and the three things that its user brings: rollouts, a score, a learner.
+"""Data types of a pipeline, and the protocols that its user implements: rollouts, a score, a learner.
 
-A step asks for responses to some prompts. The responses to one prompt are a group, and are judged against each other;
-a mini-batch is some complete groups, and one optimiser step. The policy's version is the number of optimiser steps it
-has taken, 0 at first.
+A step samples responses to some prompts. The responses to one prompt are a group, and are compared with each other. A
+mini-batch is a number of complete groups, for one optimiser step. The policy's version is the number of optimiser steps
+taken, from 0.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,23 +10,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-P = TypeVar("P")
-"""A prompt, opaque to the pipeline."""
-R = TypeVar("R")
-"""A rollout, that is one response; opaque to the pipeline."""
+P = TypeVar("P")  # a prompt, opaque to the pipeline
+R = TypeVar("R")  # a rollout, that is one response; opaque to the pipeline
 R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupTask(Generic[P]):
-    """A group to be rolled out.
+    """A group to roll out.
 
     Attributes:
-        index: Its number over the whole job, from 0; on several ranks, over the groups of this rank.
-        prompt: What the policy is asked.
-        size: Responses wanted; members count from 0.
-        version: Of the policy when it was begun.
-        step: That it was begun for, from 0.
+        index: Number of the group in the whole job, from 0; with several ranks, among the groups of this rank.
+        size: Number of responses; members count from 0.
+        version: Version of the policy when the group began.
+        step: Step that the group began for, from 0.
     """
 
     index: int
@@ -38,10 +35,9 @@ class GroupTask(Generic[P]):
 
 @dataclass(frozen=True, kw_only=True)
 class RolledGroup(Generic[P, R]):
-    """A group whose responses are there.
+    """A group whose rollouts have ended.
 
     Attributes:
-        task: What was asked.
         rollouts: One per member.
     """
 
@@ -51,10 +47,10 @@ class RolledGroup(Generic[P, R]):
 
 @dataclass(frozen=True, kw_only=True)
 class RatedGroup(RolledGroup[P, R]):
-    """A group whose responses are there and have been judged.
+    """A group whose rollouts have ended and are scored.
 
     Attributes:
-        scores: One per member; None for one that has explicitly no score.
+        scores: One per member; None for a rollout that is explicitly unscored.
     """
 
     scores: Sequence[float | None]
@@ -62,18 +58,18 @@ class RatedGroup(RolledGroup[P, R]):
 
 @dataclass(frozen=True, kw_only=True)
 class MiniBatch(Generic[P, R]):
-    """What one optimiser step is taken on.
+    """The groups of one optimiser step.
 
     Attributes:
-        step: That it belongs to, from 0.
-        number: Of the mini-batch within its step, from 0.
-        version: Of the policy before this optimiser step.
-        groups: That are trained on.
-        rest: Groups of the same step that are trained on after this; empty where a step is no unit (`fully_async`).
-        waited_seconds: For which the learner had nothing to do before this was complete.
-        dropped: Groups that were replaced since the mini-batch before, and are never trained on; of the same step,
-            where a step is a unit.
-        sampling_rounds: Rounds of dynamic sampling since the mini-batch before.
+        step: Step of the job, from 0.
+        number: Number of the mini-batch within its step, from 0.
+        version: Version of the policy before this optimiser step.
+        groups: Groups to train on.
+        rest: Groups of the same step that are trained on later; empty under `fully_async`, which has no steps.
+        waited_seconds: Time for which the learner waited for this mini-batch.
+        dropped: Groups that were replaced since the last mini-batch, and are never trained on; from the same step,
+            except under `fully_async`.
+        sampling_rounds: Rounds of dynamic sampling since the last mini-batch.
     """
 
     step: int
@@ -86,7 +82,7 @@ class MiniBatch(Generic[P, R]):
     sampling_rounds: int = 0
 
     def staleness(self, group: RolledGroup[P, R]) -> int:
-        """Return how many versions older than the policy that it trains a group is."""
+        """Return by how many versions a group is older than the policy that it trains."""
         return self.version - group.task.version
 
 
@@ -94,16 +90,16 @@ OnEnd = Callable[[GroupTask[P], int, R], None]
 """Called as `on_end(task, member, rollout)`, from any thread."""
 
 Score = Callable[[GroupTask[P], int, R], Awaitable[float | None]]
-"""Judges one rollout, called as `score(task, member, rollout)`; None is a rollout explicitly without a score. An
+"""Scores one rollout, called as `score(task, member, rollout)`; None leaves the rollout explicitly unscored. An
 exception ends the run."""
 
 
 @dataclass(frozen=True)
 class GroupScore(Generic[P, R]):
-    """Judges the rollouts of a group together, when the last of them has ended: by pairs, say, or as a ranking.
+    """Scores the rollouts of a group together when the last of them has ended, for example by pairs or as a ranking.
 
     Attributes:
-        judge: Called with the group, returns a score for each member; None is a rollout explicitly without a score. An
+        judge: Called with the group, returns a score for each member; None leaves a rollout explicitly unscored. An
             exception ends the run.
     """
 
@@ -112,13 +108,13 @@ class GroupScore(Generic[P, R]):
 
 @dataclass(frozen=True)
 class SettledScore(Generic[P, R]):
-    """Judges each rollout when it has ended, and looks at its group again when all of it is judged.
+    """Scores each rollout when it has ended, and checks its group when all of it is scored.
 
     Attributes:
-        score: Judges a rollout.
-        is_settled: Called with the group when it has its last score, returns whether it is trained on with its scores.
-        settle: Called with a group that is not settled, returns the scores that it is trained on, one for each member.
-            An exception ends the run.
+        score: Scores a rollout.
+        is_settled: Called with the group when it has its last score, returns whether these scores are final.
+        settle: Called with a group that is not settled, returns its final scores, one per member. An exception ends the
+            run.
     """
 
     score: Score[P, R]
@@ -130,40 +126,40 @@ Scoring = Score[P, R] | GroupScore[P, R] | SettledScore[P, R]
 
 
 class Rollouts(Protocol[P, R_co]):
-    """Where rollouts come from."""
+    """Samples the responses."""
 
     async def roll_out(self, tasks: Sequence[GroupTask[P]], on_end: OnEnd[P, R_co]) -> None:
-        """Sample every member of every task, and call `on_end` for each the moment it ends.
+        """Sample every member of every task, and call `on_end` for each as soon as it ends; return when all have ended.
 
-        Returns when all have ended. Cancelled when the run fails or ends; work on a thread should be waited for then.
-        There are no tasks where a round of dynamic sampling is for other ranks alone.
+        It is cancelled when the run fails or ends, and should then wait for its work on threads. There are no tasks in
+        a round of dynamic sampling that only other ranks need.
         """
         ...
 
 
 class Learner(Protocol[P, R]):
-    """What is trained."""
+    """Trains the policy."""
 
     async def train(self, minibatch: MiniBatch[P, R]) -> None:
         """Take one optimiser step."""
         ...
 
     async def publish(self, version: int) -> None:
-        """Give the rollout side the weights of now, which are those of `version`."""
+        """Give the rollout engine the current weights, which are those of `version`."""
         ...
 
 
 class Announcer(Protocol):
-    """Announces what the job does, so that the reward servers can be there when samples come; a `JobDemand` is one."""
+    """Announces what the job does, so that reward servers are ready when samples come; a `JobDemand` is one."""
 
     def rollout(self) -> None:
-        """A rollout begins."""
+        """Announce that a rollout begins."""
         ...
 
     def update(self) -> None:
-        """An update begins, and no samples come before the next rollout."""
+        """Announce that an update begins, and that no samples come before the next rollout."""
         ...
 
     def waiting(self) -> AbstractContextManager[None]:
-        """Within this block the learner waits for scores."""
+        """Announce, within this block, that the learner waits for scores."""
         ...

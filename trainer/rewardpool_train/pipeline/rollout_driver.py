@@ -1,6 +1,7 @@
-"""The rollout side of a run: groups that were begun go to whoever samples, and each rollout that ends on to its score.
+"""Drive the rollouts of a run: groups that have begun are sampled, and each rollout that ends is submitted for its
+score.
 
-Where rollouts have devices of their own, this also decides when groups begin: as there is room for them.
+Where rollouts have devices of their own, this also decides when groups begin: when there is capacity for them.
 """
 
 import asyncio
@@ -22,15 +23,13 @@ log = logging.getLogger(__name__)
 
 
 class RolloutDriver(Generic[P, R]):
-    """Has groups rolled out.
+    """Rolls out groups.
 
     Args:
-        rollouts: Where rollouts come from.
-        tracker: Of the run.
-        scores: Hear of each rollout the moment it ends.
-        tasks: Of the run; what goes wrong goes wrong with them.
-        watch: Of the time in which something is rolled out.
-        announcer: Announces them.
+        scores: Gets each rollout as soon as it ends.
+        tasks: Task group of the run, which an error here ends.
+        watch: Measures the time in which something is rolled out.
+        announcer: Announces rollouts.
     """
 
     def __init__(
@@ -52,14 +51,13 @@ class RolloutDriver(Generic[P, R]):
         self._running: set[asyncio.Task[None]] = set()
 
     async def roll_out(self, tasks: Sequence[GroupTask[P]], *, announced: bool = True) -> None:
-        """Roll out groups that were begun; returns when all of their rollouts have ended.
+        """Roll out groups that have begun; return when all of their rollouts have ended.
 
         Args:
-            tasks: The groups.
-            announced: Whether this is a rollout of the beat that the announcer makes known.
+            announced: Whether this rollout is one of the cadence that the announcer makes known.
 
         Raises:
-            RuntimeError: Not all have.
+            RuntimeError: The engine returned before all of them ended.
         """
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
@@ -81,13 +79,12 @@ class RolloutDriver(Generic[P, R]):
                 )
 
     def start(self, work: Coroutine[None, None, None]) -> None:
-        """Begin something that `cancel` gives up."""
+        """Start a task that `cancel` cancels."""
         running = self._tasks.create_task(work)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
 
     def cancel(self) -> None:
-        """Give up what was started."""
         for running in self._running:
             running.cancel()
 
@@ -97,20 +94,20 @@ class RolloutDriver(Generic[P, R]):
     def _on_rollout_from_thread(self, task: GroupTask[P], member: int, rollout: R) -> None:
         try:
             self._on_rollout(task, member, rollout)
-        except ValueError as error:  # nobody called this who could catch it
+        except ValueError as error:  # no caller could catch it: this is a callback of the event loop
             failure = _fail(error)
             try:
                 self._tasks.create_task(failure)
-            except RuntimeError:  # the run is ending already, by what went wrong before
+            except RuntimeError:  # the run is ending already, with an earlier error
                 failure.close()
                 log.warning("while the pipeline ends: %s", error)
 
 
 class DisaggregatedDriver(RolloutDriver[P, R]):
-    """The same, where rollouts have devices of their own."""
+    """A driver for rollouts with devices of their own."""
 
     async def run(self, plan: Plan, overlap: Overlap, condition: Condition) -> None:
-        """Begin groups as there is room for them, until cancelled: a group may be dropped up to the end."""
+        """Begin groups when there is capacity, until cancelled: a group may be dropped up to the end."""
         at_once = asyncio.Semaphore(overlap.rollouts_at_once)
 
         async def roll_out(tasks: list[GroupTask[P]]) -> None:
@@ -132,7 +129,7 @@ class DisaggregatedDriver(RolloutDriver[P, R]):
             return []
         free = staleness.capacity(
             plan,
-            # Those of the update that is going on are out of the buffer, and not trained on yet.
+            # Groups of an update in progress are out of the buffer, and not trained on yet.
             outstanding=tracker.outstanding,
             version=tracker.trained,
             published=tracker.published,

@@ -1,4 +1,4 @@
-"""The five schedules, as a table, and what may happen next under each.
+"""The five schedules, as a table, and the next operation under each.
 
     sync          R0 s T0     R1 s T1     R2 s T2        R: a step is rolled out    T: it is trained
     minibatch     R0 t t t t  R1 t t t t  R2 t t t t     s: all of its scores are waited for
@@ -7,9 +7,9 @@
     fully_async   R R R R R R R R R R R R                on other devices than
                       t t t t t t t t t t t t
 
-In the first four rollout and training take turns on the same devices, and the sequence of operations follows from the
-table alone. That is what lets the ranks of a job go through it without a word: which groups are in a mini-batch depends
-on when scores come, but which operation is next does not.
+In the first four, rollout and training take turns on the same devices, and the sequence of operations follows from the
+table alone. So the ranks of a job need no messages to agree on it: the groups in a mini-batch depend on when scores
+come, but the next operation does not.
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ from typing import Literal, Protocol
 ScheduleName = Literal["sync", "minibatch", "one_step_off", "one_step_off_minibatch", "fully_async"]
 
 Order = Literal["arrival", "prompt"]
-"""Which complete groups are trained on first: those that were complete first, or those of the earlier prompts."""
+"""Order in which complete groups are trained on: by the time at which they became complete, or by prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How rollout, reward and training follow each other.
+    """Overlap of rollout, reward and training.
 
     Attributes:
-        ahead: Steps that are rolled out before the first of them is trained, beyond that one.
-        by_minibatch: A mini-batch is trained when its own groups are complete; else when its step's are.
-        disaggregated: Rollout and training run at the same time on different devices; `ahead` says nothing then.
+        ahead: Number of further steps that are rolled out before a step is trained.
+        by_minibatch: Train a mini-batch when its own groups are complete; otherwise when all groups of its step are.
+        disaggregated: Rollout and training run at the same time on different devices; `ahead` is not used.
     """
 
     ahead: int
@@ -48,16 +48,16 @@ SCHEDULES: dict[ScheduleName, Schedule] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How much is to be done, on one rank.
+    """Amount of work, on one rank.
 
     Attributes:
-        steps: To be trained.
-        groups_per_step: To be rolled out for each.
-        groups_per_minibatch: A divisor of these.
+        steps: Steps to train.
+        groups_per_step: Groups to roll out per step.
+        groups_per_minibatch: A divisor of `groups_per_step`.
         group_size: Responses to each prompt.
 
     Raises:
-        ValueError: One of them is less than 1, or a step cannot be cut into mini-batches.
+        ValueError: A number is less than 1, or a step cannot be divided into mini-batches.
     """
 
     steps: int
@@ -70,29 +70,29 @@ class Plan:
             raise ValueError("steps, groups_per_step, groups_per_minibatch and group_size must be at least 1")
         if self.groups_per_step % self.groups_per_minibatch:
             raise ValueError(
-                f"groups_per_step is {self.groups_per_step}, which is no multiple of groups_per_minibatch, "
-                f"{self.groups_per_minibatch}"
+                f"groups_per_step is {self.groups_per_step}; it must be a multiple of groups_per_minibatch, "
+                f"which is {self.groups_per_minibatch}"
             )
 
     @property
     def minibatches_per_step(self) -> int:
-        """Optimiser steps for each step."""
+        """Number of optimiser steps per step."""
         return self.groups_per_step // self.groups_per_minibatch
 
     @property
     def groups(self) -> int:
-        """In the whole job."""
+        """Number of groups in the whole job."""
         return self.steps * self.groups_per_step
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a job is.
+    """Progress of a job.
 
     Attributes:
-        rolled_out: Steps whose rollouts are all there.
-        trained: Mini-batches that were trained on, which is the policy's version.
-        published: The version that the rollout side has; -1 where that is not known.
+        rolled_out: Steps whose rollouts have all ended.
+        trained: Mini-batches trained on, which is the policy's version.
+        published: Version of the rollout engine's weights; -1 if unknown.
     """
 
     rolled_out: int = 0
@@ -109,7 +109,7 @@ class RollOut:
 
 @dataclass(frozen=True)
 class Train:
-    """Train on a mini-batch of a step, as soon as there is one."""
+    """Train on a mini-batch of a step, as soon as it is complete."""
 
     step: int
     number: int
@@ -117,24 +117,24 @@ class Train:
 
 @dataclass(frozen=True)
 class Publish:
-    """Give the rollout side the weights of this version."""
+    """Give the rollout engine the weights of this version."""
 
     version: int
 
 
 @dataclass(frozen=True)
 class Done:
-    """There is nothing left to do."""
+    """All operations are done."""
 
 
 Operation = RollOut | Train | Publish | Done
 
 
 def next_operation(schedule: Schedule, plan: Plan, progress: Progress, *, publish_every: int = 1) -> Operation:
-    """Return what the learner's devices do next.
+    """Return the next operation of the learner's devices.
 
-    Where rollout and training take turns, weights are published after each step; where they are apart, after every
-    `publish_every` updates, and a `RollOut` is never the answer: `staleness` says what the rollout side does.
+    Weights are published after each step, or under `fully_async` after every `publish_every` updates. `fully_async` has
+    no `RollOut` here: `staleness` decides when its groups begin.
     """
     step, number = divmod(progress.trained, plan.minibatches_per_step)
     unit = publish_every if schedule.disaggregated else plan.minibatches_per_step
@@ -154,36 +154,29 @@ def _ends_unpublished(plan: Plan, progress: Progress) -> bool:
 
 
 class Outstanding(Protocol):
-    """A group that was begun and not yet trained on, as the choice of a mini-batch sees it."""
+    """A group that has begun and is not trained on yet, as the selection of a mini-batch sees it."""
 
     @property
-    def index(self) -> int:
-        """Its number."""
-        ...
+    def index(self) -> int: ...
 
     @property
-    def version(self) -> int:
-        """That it was begun under."""
-        ...
+    def version(self) -> int: ...
 
     @property
     def arrival(self) -> int | None:
-        """Its place in the order in which groups became complete; None where it is not complete."""
+        """Position in the order in which groups became complete; None until then."""
         ...
 
 
 def choose_within_step(
     groups: Sequence[Outstanding], schedule: Schedule, plan: Plan, *, order: Order
 ) -> list[int] | None:
-    """Return the indices of a step's next mini-batch, or None where its groups are not complete yet.
+    """Return the indices of a step's next mini-batch, or None while its groups are not complete.
 
-    Where the whole step is waited for, nothing is won by the order of arrival, and prompts keep theirs.
+    A schedule that waits for the whole step gains nothing from the order of arrival, and keeps that of the prompts.
 
     Args:
-        groups: Those of the step that are not trained on yet, in the order of their indices.
-        schedule: Says whether the whole step is waited for.
-        plan: Of the job.
-        order: Of the groups.
+        groups: Groups of the step that are not trained on yet, ordered by index.
     """
     size = plan.groups_per_minibatch
     complete = [group for group in groups if group.arrival is not None]

@@ -1,17 +1,17 @@
-"""Fully asynchronous training: how old a group may be when it is trained on, in versions of the policy.
+"""Fully asynchronous training: maximum age of a group when it is trained on, in versions of the policy.
 
-A group that was begun under version p is trained on while the policy's version is at most p + S: that is its deadline.
-Two rules together keep it, and neither drops a group:
+A group that began under version p must be trained on while the policy's version is at most p + S, its deadline. Two
+rules together ensure this, and neither drops a group:
 
-    who may begin      outstanding + 1 <= (p + S + 1 - v) * B, with B groups per mini-batch and v the policy's version.
-                       Where the rollout side has the weights of now, that is AReaL's floor((N - 1) / B) <= v + S for
+    groups that begin  outstanding + 1 <= (p + S + 1 - v) * B, with B groups per mini-batch and v the policy's version.
+                       If the rollout engine has the current weights, that is AReaL's floor((N - 1) / B) <= v + S for
                        the N-th group (Fu et al. 2025, arXiv:2505.24298, section 5.1)
-    who is trained     any complete groups, as long as the ones left can still be trained in time: for every h >= 0, at
-                       most h * B of them have a deadline of v + h or less. Where that is not so, the groups with the
-                       earliest deadlines are in, and are waited for
+    groups to train    any complete groups, as long as the others can still be trained in time: for every h >= 0, at
+                       most h * B of them have a deadline of v + h or less. Otherwise the mini-batch must have the
+                       groups with the earliest deadlines, and waits for them
 
-The first bounds how many have the latest deadline, the second keeps earlier ones from piling up behind newer ones that
-were faster. A fast group never waits for a slow one until the slow one's deadline forces it to.
+The first rule bounds how many groups have the latest deadline; the second keeps older groups from piling up behind
+newer, faster ones. A fast group waits for a slow one only when the slow one's deadline requires it.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,12 @@ from rewardpool_train.pipeline.schedule import Order, Outstanding, Plan
 
 
 def capacity(plan: Plan, *, outstanding: int, version: int, published: int, max_staleness: int) -> int:
-    """Return how many more groups may begin now, not looking at how many the job has left.
+    """Return how many more groups may begin now, whatever number the job has left.
 
     Args:
-        plan: Of the job.
-        outstanding: Groups that were begun and not yet trained on.
-        version: Of the policy.
-        published: The version that the rollout side has, under which they would begin.
+        outstanding: Groups that have begun and are not trained on yet.
+        version: Version of the policy.
+        published: Version of the rollout engine's weights, under which the groups would begin.
         max_staleness: S.
     """
     return max(0, (published + max_staleness + 1 - version) * plan.groups_per_minibatch - outstanding)
@@ -35,14 +34,13 @@ def capacity(plan: Plan, *, outstanding: int, version: int, published: int, max_
 def choose(
     groups: Sequence[Outstanding], plan: Plan, *, version: int, max_staleness: int, order: Order
 ) -> list[int] | None:
-    """Return the indices of the next mini-batch, or None where its groups are not complete yet.
+    """Return the indices of the next mini-batch, or None while its groups are not complete.
 
     Args:
-        groups: All that are outstanding.
-        plan: Of the job.
-        version: Of the policy.
+        groups: All outstanding groups.
+        version: Version of the policy.
         max_staleness: S.
-        order: By `prompt`, the groups with the earliest deadlines are next, prompt by prompt, and are waited for.
+        order: With `prompt`, the mini-batch waits for the groups with the earliest deadlines, prompt by prompt.
     """
     size = plan.groups_per_minibatch
     if sum(group.arrival is not None for group in groups) < size:
@@ -62,10 +60,10 @@ def choose(
 
 
 def most_urgent(groups: Sequence[Outstanding], plan: Plan, *, version: int, max_staleness: int) -> list[Outstanding]:
-    """Return the groups that have to be in the next mini-batch, the most urgent first.
+    """Return the groups that must be in the next mini-batch, the most urgent first.
 
-    They are the first by deadline, as many as are needed so that for every h >= 0 at most h * B of the others have a
-    deadline of version + h or less.
+    They are the groups with the earliest deadlines: as many as are needed so that for every h >= 0 at most h * B of the
+    others have a deadline of version + h or less.
     """
     by_deadline = _by_deadline(groups)
     excess = [

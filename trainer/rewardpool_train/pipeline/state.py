@@ -1,11 +1,9 @@
-"""What a pipeline has outstanding, for a checkpoint: with the learner's weights of the same moment, a job goes on as if
-nothing had happened.
+"""State of a pipeline, for a checkpoint: with the learner's weights of the same moment, a job resumes from it.
 
-Every group that was begun is in exactly one of four places: trained on; dropped, because it taught nothing and another
-was begun in its place; outstanding, with its rollouts and the scores that are known; or to be rolled out again, because
-not all of its rollouts had ended. A score that is known is asked for again only where its group turns out to be scored
-by two revisions of a pool. Those of a group that is judged as a whole are known together: a checkpoint has all of them
-or none.
+Every group that has begun is in exactly one of four states: trained on; dropped, because it had no gradient and another
+group replaced it; outstanding, with its rollouts and known scores; or to be rolled out again, because not all of its
+rollouts had ended. A known score is requested again only if its group turns out to be scored by two revisions of a
+pool. Scores of a group that is judged as a whole become known together: a checkpoint has all of them or none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +16,13 @@ from rewardpool_train.pipeline.schedule import Plan, ScheduleName
 
 @dataclass(frozen=True, kw_only=True)
 class GroupState(Generic[R]):
-    """A group whose rollouts are all there.
+    """A group whose rollouts have all ended.
 
     Attributes:
-        index: Its number.
-        step: That it was begun for.
-        version: Of the policy when it was begun.
+        step: Step that the group began for.
+        version: Version of the policy when the group began.
         rollouts: One per member.
-        scores: By member, those that are known; None for a rollout that has explicitly none.
+        scores: Known scores, by member; None for a rollout that is explicitly unscored.
     """
 
     index: int
@@ -37,17 +34,16 @@ class GroupState(Generic[R]):
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineState(Generic[R]):
-    """Where a job is.
+    """Progress of a job, and its outstanding groups.
 
     Attributes:
-        schedule: That it runs by.
-        plan: That it follows; a resumed job may have more steps.
+        plan: A resumed job may have more steps.
         trained: Mini-batches trained on, which is the policy's version.
-        begun: Groups begun; the indices below it.
-        groups: Outstanding ones; the complete ones first, in the order in which they became so.
-        again: Groups that are to be rolled out again: their steps, by their indices.
+        begun: Groups begun, that is the indices below this one.
+        groups: Outstanding groups; complete groups first, in the order in which they became complete.
+        again: Steps of the groups to roll out again, by index.
         dropped: Groups that were replaced and never trained on.
-        rounds: Of dynamic sampling, in the step that is being trained.
+        rounds: Rounds of dynamic sampling in the current step.
     """
 
     schedule: ScheduleName
@@ -60,10 +56,10 @@ class PipelineState(Generic[R]):
     rounds: int = 0
 
     def check(self, schedule: ScheduleName, plan: Plan) -> None:
-        """See to it that a job can go on from here.
+        """Check that a job can resume from this state.
 
         Raises:
-            ValueError: The job has another schedule or other sizes, or the state contradicts itself.
+            ValueError: The job has another schedule or other sizes, or the state is inconsistent.
         """
         for name, then, now in [("schedule", self.schedule, schedule), *_sizes(self.plan, plan)]:
             if then != now:
@@ -76,7 +72,7 @@ class PipelineState(Generic[R]):
             raise ValueError(f"the checkpoint accounts for {accounted} groups of the {self.begun} that were begun")
 
     def to_json(self, encode: Callable[[R], Any]) -> dict[str, Any]:
-        """Return it as what JSON can express, if `encode` returns such for a rollout."""
+        """Return the state as JSON values; `encode` does so for a rollout."""
         groups = [
             {
                 "index": group.index,
@@ -100,7 +96,7 @@ class PipelineState(Generic[R]):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], decode: Callable[[Any], R]) -> Self:
-        """Return what `to_json` made; `decode` undoes its `encode`.
+        """Return the state that `to_json` wrote; `decode` reverses its `encode`.
 
         Raises:
             KeyError: A field is missing.

@@ -1,8 +1,8 @@
-"""The scores of a run that are under way: one task a rollout, or a group, from its end to its place in the buffer.
+"""Scores in progress: one task per rollout, or per group, from its end until its score is in the buffer.
 
-Thousands of rollouts may end at one moment, as those of a step do whose engine gives them out together. Their tasks
-begin some at a time, after whoever gave them out has gone on: the devices get their next operation first, and whatever
-else happens on the event loop meanwhile waits for some of them and not for all.
+Thousands of rollouts may end at the same moment, if the engine returns all rollouts of a step together. Their tasks
+start in batches, after the engine has returned: so the devices get their next operation first, and other work on the
+event loop waits for a batch and not for all of them.
 """
 
 import asyncio
@@ -15,18 +15,16 @@ from rewardpool_train.pipeline.parts import GroupScore, GroupTask, P, R, RolledG
 
 T = TypeVar("T")
 
-AT_ONCE: Final = 64
-"""Tasks that begin in one go of the event loop."""
+AT_ONCE: Final = 64  # tasks that start in one iteration of the event loop
 
 
 class ScoreTasks(Generic[P, R]):
-    """Asks for scores and enters them in a buffer.
+    """Requests scores and adds them to a buffer.
 
     Args:
-        score: Judges a rollout, or a whole group, or the one and then the other.
-        buffer: Of the run.
+        score: Scores a rollout, a whole group, or first the one and then the other.
         on_complete: Called when a group has its last score.
-        tasks: Of the run; what goes wrong with a score goes wrong with them.
+        tasks: Task group of the run, which an error of a score ends.
     """
 
     def __init__(
@@ -42,16 +40,16 @@ class ScoreTasks(Generic[P, R]):
         self._on_complete = on_complete
         self._tasks = tasks
         self._running: dict[asyncio.Task[None], int] = {}
+        # Groups whose tasks are still to start, each with the member whose rollout ended.
         self._waiting: deque[tuple[OpenGroup[P, R], int]] = deque()
-        """Groups, each with the member whose rollout ended; their tasks are still to begin."""
 
     def __len__(self) -> int:
-        """Return the number of samples whose scores are under way."""
+        """Return the number of samples whose scores are in progress."""
         waiting = sum(self._samples_of(group) for group, _ in self._waiting)
         return sum(self._running.values()) + waiting
 
     def submit(self, group: OpenGroup[P, R], member: int) -> None:
-        """Begin to ask for the score of a rollout that has ended; where groups are judged as a whole, with the last."""
+        """Request the score of a rollout that has ended; with `GroupScore`, that of its group when it is the last."""
         if isinstance(self._score, GroupScore) and not group.is_rolled_out:
             return
         if not self._waiting:
@@ -59,15 +57,14 @@ class ScoreTasks(Generic[P, R]):
         self._waiting.append((group, member))
 
     def resume(self) -> None:
-        """Begin to ask for whatever scores a checkpoint lacks."""
+        """Request the scores that a checkpoint lacks."""
         for group in self._buffer.groups():
             unscored = [member for member, _ in group.unscored()]
-            # For a group that is judged as a whole, one of its members stands for all.
+            # One member stands for a group that is judged as a whole.
             for member in unscored[:1] if isinstance(self._score, GroupScore) else unscored:
                 self.submit(group, member)
 
     def cancel(self) -> None:
-        """Give up all that are under way."""
         self._waiting.clear()
         for running in self._running:
             running.cancel()
@@ -90,7 +87,7 @@ class ScoreTasks(Generic[P, R]):
     def _start(self, work: Coroutine[None, None, None], *, samples: int) -> None:
         try:
             running = self._tasks.create_task(work)
-        except RuntimeError:  # the run is ending with an error, and this rollout ended before it heard of that
+        except RuntimeError:  # the run is ending with an error, and this rollout ended before its engine was cancelled
             work.close()
             return
         self._running[running] = samples
@@ -103,7 +100,7 @@ class ScoreTasks(Generic[P, R]):
         if isinstance(self._score, SettledScore):
             group = self._buffer.completed_by(task.index, member, value)
             if group is not None and not self._score.is_settled(group):
-                # A checkpoint that is made meanwhile lacks the last score, so that the group is looked at again.
+                # A checkpoint that is written meanwhile lacks the last score, so the group is checked again.
                 values = await _await_result(self._score.settle(group), "the scores of group %d", task.index)
                 self._buffer.add_scores(task.index, values)
                 self._on_complete()
@@ -118,18 +115,18 @@ class ScoreTasks(Generic[P, R]):
 
 
 async def _await_result(work: Awaitable[T], what: str, *numbers: int) -> T:
-    """Await it. Raises RuntimeError where somebody else than the run cancels that."""
+    """Await it, and raise RuntimeError if anything but the run cancels it."""
     try:
         return await work
     except asyncio.CancelledError:
         current = asyncio.current_task()
         if current is None or current.cancelling():
             raise  # by the run, because it ends
-        raise RuntimeError(f"somebody cancelled {what % numbers}") from None
+        raise RuntimeError(f"cancelled from outside the run: {what % numbers}") from None
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group, with a word on how many others there were."""
+    """Return the first error of a group, with a note that counts the others."""
     first, *others = errors.exceptions
     if isinstance(first, BaseExceptionGroup):
         first = first_error(first)

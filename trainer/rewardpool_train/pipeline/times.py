@@ -1,4 +1,4 @@
-"""Where the time of a step went."""
+"""Times of a step: its total, and the shares of rollout, waiting for rewards, and update."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes:
-    """The time from the end of a step to the end of the next one; from the run's begin, for the first.
+    """Times between the ends of two steps; for the first step, from the run's begin.
 
-    With rollouts ahead, what is rolled out in it is a later step. Rollout and update overlap where they are apart.
+    Under schedules with rollouts ahead, the rollout is that of a later step. Under `fully_async`, rollout and update
+    overlap.
 
     Attributes:
-        step: From 0.
-        total_seconds: All of it.
-        rollout_seconds: In which something was rolled out.
-        wait_seconds: In which the learner had nothing to do before a mini-batch was complete, and nothing was rolled
-            out on its devices: what rewards cost.
-        update_seconds: Training and publishing.
+        rollout_seconds: Time in which something was rolled out.
+        wait_seconds: Time in which the learner waited for a mini-batch and its devices rolled nothing out: the cost of
+            rewards.
+        update_seconds: Time of training and publishing.
     """
 
     step: int
@@ -28,7 +27,7 @@ class StepTimes:
 
 
 class Stopwatch:
-    """Adds up the seconds in which at least one of its `running` blocks runs."""
+    """Sums the seconds in which at least one of its `running` blocks is active."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -38,7 +37,6 @@ class Stopwatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Count the seconds of the block."""
         self._add()
         self._running += 1
         try:
@@ -48,7 +46,7 @@ class Stopwatch:
             self._running -= 1
 
     def lap(self) -> float:
-        """Return the seconds since the last lap, and start a new one; a block may go on over it."""
+        """Return the seconds since the last lap, and start a new one; a block may continue across laps."""
         self._add()
         seconds, self._seconds = self._seconds, 0.0
         return seconds
@@ -71,7 +69,7 @@ class StepClock:
         self._since = clock()
 
     def lap(self, step: int) -> StepTimes:
-        """Return what the step took, which ends now."""
+        """Return the times of the step that ends now."""
         now = self._clock()
         total, self._since = now - self._since, now
         return StepTimes(

@@ -1,12 +1,12 @@
-"""Rollouts: what the policy answers, each answer handed over the moment it ends.
+"""Rollouts: responses of the policy, each returned as soon as it ends.
 
-engine               what both engines can do
-from_config          `open_engine`, which makes the one that the config asks for
+engine               protocol of both engines
+from_config          `open_engine`, which opens the engine that the config names
 transformers_engine  `generate` on an unsharded copy of the policy, batch by batch
-staged               that engine, where it samples while another thread trains
+staged               that engine, if it samples while another thread trains
 vllm_engine          any number of responses at a time from a vLLM server, kept while its weights change
-vllm_client          what is said to such a server: token ids in, token ids, probabilities and versions out
-vllm_server          the server as a child of the job
+vllm_client          requests to that server: token ids in; token ids, probabilities and versions out
+vllm_server          the server as a child process of the job
 """
 
 from rewardpool_train.actor.rollout.engine import RolloutEngine, WeightSource

@@ -1,4 +1,4 @@
-"""What a rollout engine can do."""
+"""Protocol of a rollout engine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +9,14 @@ from rewardpool_train.pipeline.parts import GroupTask, OnEnd
 
 
 class WeightSource(Protocol):
-    """Where weights are taken from; an `FsdpActor` is one. All ranks call these together."""
+    """Source of weights; an `FsdpActor` is one. All ranks call these together."""
 
     def copy_weights_to(self, model: Any) -> None:
-        """Give an unsharded copy of the policy the weights of now."""
+        """Copy the current weights to an unsharded copy of the policy."""
         ...
 
     def save_pretrained(self, folder: Path) -> None:
-        """Write the weights of now in Hugging Face's format, on rank 0."""
+        """Write the current weights in Hugging Face's format, on rank 0."""
         ...
 
 
@@ -25,22 +25,22 @@ class RolloutEngine(Protocol):
 
     @property
     def version(self) -> int:
-        """Of the weights that it samples with."""
+        """Version of the weights that it samples with."""
         ...
 
     async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
-        """Sample every member of every task, and hand over each response the moment it ends, from whatever thread.
+        """Sample every member of every task, and call `on_end` for each response as soon as it ends, from any thread.
 
         Raises:
-            RolloutError: The engine cannot.
+            RolloutError: The engine cannot sample.
         """
         ...
 
     def load(self, source: WeightSource, version: int) -> None:
-        """Sample with the source's weights of now from here on. Blocks; all ranks call this together.
+        """Sample with the source's current weights from now on. Blocks; all ranks call this together.
 
         Raises:
-            RolloutError: The engine did not take them.
-            OtherRankError: That is so on another rank.
+            RolloutError: The engine did not load them.
+            OtherRankError: The engine of another rank did not.
         """
         ...

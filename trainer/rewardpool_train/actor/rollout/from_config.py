@@ -1,4 +1,4 @@
-"""Opens the rollout engine that a config asks for: transformers, a vLLM that is there, or one of the job's own."""
+"""Open the rollout engine of a config: transformers, a vLLM that is already running, or one that the job starts."""
 
 import os
 import sys
@@ -18,8 +18,7 @@ from rewardpool_train.actor.rollout.vllm_engine import VllmEngine
 from rewardpool_train.actor.rollout.vllm_server import running_vllm
 from rewardpool_train.config import TrainConfig
 
-ENV_SERVER_PYTHON = "REWARDPOOL_SERVER_PYTHON"
-"""Names the interpreter that has vLLM, where that is not the trainer's own and the config names none."""
+ENV_SERVER_PYTHON = "REWARDPOOL_SERVER_PYTHON"  # interpreter that has vLLM, if the config sets none
 
 
 @contextmanager
@@ -35,19 +34,15 @@ def open_engine(
 ) -> Iterator[RolloutEngine]:
     """Open the engine that `rollout.engine` names; all ranks enter this together.
 
-    A vLLM of the job's own takes about a minute to start, and ends with this block, or with the job however that ends.
+    A vLLM that the job starts takes about a minute to start, and ends with this block, or with the job.
 
     Args:
-        config: Of the job.
-        ranks: This process among its peers.
-        pad_id: Token id that stands for no token.
-        end_ids: Token ids that end a response.
         encode: Returns the token ids that the policy continues.
-        load_policy: Returns an unsharded policy for this rank, on its device; for transformers only.
+        load_policy: Returns an unsharded policy for this rank, on its device; only for transformers.
         thread: Runs one call at a time; transformers generates there.
 
     Raises:
-        ConfigError: The config names what is not there.
+        ConfigError: An interpreter, key file or URL of the config is missing.
         RolloutError: The server did not start.
     """
     if config.rollout.engine == "transformers":
@@ -76,13 +71,13 @@ def open_engine(
 
 @contextmanager
 def _vllm(config: TrainConfig, ranks: Ranks) -> Iterator[VllmAddress]:
-    """Yield where the server is: the config's, or one that rank 0 starts."""
+    """Yield the server's address: the config's, or that of a server that rank 0 starts."""
     vllm = config.rollout.vllm
     if vllm.url is not None:
         yield UrlAddress(vllm.url, _read_key(vllm.key_file))
         return
     if int(os.environ.get("LOCAL_WORLD_SIZE", ranks.size)) != ranks.size:
-        raise ConfigError("rollout.vllm.url", "a job on several machines needs a vLLM that all of them reach; name it")
+        raise ConfigError("rollout.vllm.url", "a job on several machines needs a vLLM that all of them reach; set it")
     with ExitStack() as stack:
         address: VllmAddress | None = None
         problem: RewardPoolError | None = None

@@ -1,7 +1,7 @@
-"""New weights for an engine that is in the middle of a batch: they are kept ready, and taken when the batch has ended.
+"""Keep new weights ready for an engine that is in the middle of a batch, until the batch has ended.
 
-So training goes on meanwhile. It costs a third copy of the policy, and is for `generate` of transformers; vLLM takes
-weights at any time.
+So training continues meanwhile. It costs a third copy of the policy, and is only for `generate` of transformers; vLLM
+loads weights at any time.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,11 @@ from rewardpool_train.pipeline.parts import GroupTask, OnEnd
 
 
 class StagedEngine:
-    """An engine that samples on a thread of its own, while another thread trains and gives it weights.
+    """An engine that samples on its own thread, while another thread trains and loads weights.
 
     Args:
-        engine: That samples.
-        staging: An unsharded copy of the policy, to hold weights that wait.
-        thread: Of the engine; it does one thing at a time, in the order in which it is asked.
+        staging: An unsharded copy of the policy, which holds the waiting weights.
+        thread: Thread of the engine; it runs one call at a time, in order.
     """
 
     def __init__(self, engine: RolloutEngine, *, staging: Any, thread: Executor) -> None:
@@ -31,15 +30,14 @@ class StagedEngine:
 
     @property
     def version(self) -> int:
-        """Of the weights that it samples with."""
         return self._engine.version
 
     async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
-        """Sample every member of every task, after the weights that wait are taken."""
+        """Sample every member of every task, after waiting weights are loaded."""
         await self._engine.roll_out(tasks, on_end)
 
     def load(self, source: WeightSource, version: int) -> None:
-        """Keep the source's weights of now ready; blocks while others are still waiting to be taken."""
+        """Keep the source's current weights ready; blocks while earlier ones still wait."""
         if self._taken is not None:
             self._taken.result()
         source.copy_weights_to(self._staging)
@@ -47,15 +45,13 @@ class StagedEngine:
 
 
 class _Staged:
-    """The weights that wait, as a source."""
+    """The waiting weights, as a source."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
 
     def copy_weights_to(self, model: Any) -> None:
-        """Give a copy of the policy these weights."""
         model.load_state_dict(self._model.state_dict())
 
     def save_pretrained(self, folder: Path) -> None:
-        """Write them in Hugging Face's format."""
         self._model.save_pretrained(folder)

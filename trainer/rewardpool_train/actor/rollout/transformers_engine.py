@@ -1,12 +1,11 @@
 """Rollouts by `generate` of transformers, on an unsharded copy of the policy.
 
 Responses of one batch end at very different times. `generate` returns when the last one does; by then most of the
-scores can be back, if scoring started when each response ended. transformers asks its stopping criteria after every
-token, which is the place to notice an end: `EndWatcher` watches there, and `ScoreKeeper` keeps what the newest token
-was drawn from.
+scores can be back, if scoring started when each response ended. transformers calls its stopping criteria after every
+token: there `EndWatcher` detects ends, and `ScoreKeeper` keeps the distribution that the newest token was drawn from.
 
-The weights are refreshed between two batches and never within one, so a response is of one version. `generate` knows no
-other way: it computes nothing again, and keys and values of old weights would stay in its cache.
+Weights change between two batches and never within one, so a response has one version. `generate` allows nothing else:
+it does not recompute, and keys and values of old weights would stay in its cache.
 """
 
 import asyncio
@@ -22,19 +21,18 @@ from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.rollout.engine import WeightSource
 from rewardpool_train.pipeline.parts import GroupTask, OnEnd
 
-SEED_STRIDE = 1_000_003
-"""Between the seeds of two jobs or ranks, so that none meets those of the other's next groups."""
+SEED_STRIDE = 1_000_003  # between the seeds of two jobs or ranks, since groups count up from them
 
 
 class ScoreKeeper(LogitsProcessor):  # type: ignore[misc]
-    """Called by `generate` before each token; keeps the log-probabilities that the token is drawn by."""
+    """Keeps the log-probabilities that each token is drawn by; `generate` calls it before each token."""
 
     def __init__(self, *, temperature: float) -> None:
         self._temperature = temperature
         self._newest: torch.Tensor
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Keep the logits' log-softmax, shape (rows, vocabulary), and change nothing."""
+        """Keep the logits' log-softmax, shape (rows, vocabulary), and return the logits unchanged."""
         self._newest = (scores.float() / self._temperature).log_softmax(dim=-1)
         return scores
 
@@ -44,9 +42,9 @@ class ScoreKeeper(LogitsProcessor):  # type: ignore[misc]
 
 
 class EndWatcher(StoppingCriteria):  # type: ignore[misc]
-    """Called by `generate` after each token; calls `on_row(row, response_ids, log_probs, ended)` when a row ends.
+    """Calls `on_row(row, response_ids, log_probs, ended)` when a row ends; `generate` calls it after each token.
 
-    It stops nothing, except where `cancelled` is set: then everything.
+    It stops all rows once `cancelled` is set, and none before.
     """
 
     def __init__(
@@ -74,7 +72,7 @@ class EndWatcher(StoppingCriteria):  # type: ignore[misc]
         self._log_probs.append(self._log_probs_of(input_ids[:, -1]))
         newest = input_ids[:, -1].tolist()
         full = input_ids.shape[1] - self._prompt_width >= self._max_new_tokens
-        # Rows that ended earlier are padded on, and the pad can be the end token: so only the running ones are asked.
+        # Rows that ended earlier are padded, and the pad can be the end token: so only running rows are checked.
         over = [row for row in running if full or newest[row] in self._end_ids]
         self._running = [row for row in running if row not in set(over)]
         if over:
@@ -89,13 +87,8 @@ class TransformersEngine:
     """Samples from an unsharded copy of the policy.
 
     Args:
-        model: The copy.
-        pad_id: Token id that stands for no token.
-        end_ids: Token ids that end a response.
         encode: Returns the token ids that the policy continues.
-        max_new_tokens: Length limit of a response.
-        temperature: Of the sampling.
-        seed: The same seed, weights and tasks give the same responses; each rank has one of its own.
+        seed: The same seed, weights and tasks give the same responses; each rank has its own seed.
         thread: Runs one call at a time; `generate` is called there.
     """
 
@@ -112,7 +105,7 @@ class TransformersEngine:
         thread: Executor,
     ) -> None:
         self.model = model.eval()
-        # What ours leaves open, `generate` takes from the model's own: a repetition penalty, say, that is in no loss.
+        # `generate` uses the model's own config for unset options: a repetition penalty, for example, is in no loss.
         self.model.generation_config = GenerationConfig()
         self.version = 0
         self._encode = encode
@@ -125,8 +118,8 @@ class TransformersEngine:
         self._sampling = GenerationConfig(
             do_sample=True,
             temperature=temperature,
-            # The loss takes the policy's probabilities to be those that were sampled from. The default top-k of 50
-            # would make that untrue, silently.
+            # The loss assumes that tokens were sampled from the policy's probabilities. The default top-k of 50 would
+            # silently break that.
             top_k=0,
             top_p=1.0,
             max_new_tokens=max_new_tokens,
@@ -135,9 +128,9 @@ class TransformersEngine:
         )
 
     async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
-        """Sample every member of every task in one batch, on the thread, from where `on_end` is called.
+        """Sample every member of every task in one batch, on the thread, which calls `on_end`.
 
-        Cancelled, it returns when the token that is being computed is there.
+        If cancelled, it returns after the current token.
         """
         cancelled = threading.Event()
         work = asyncio.get_running_loop().run_in_executor(self._thread, self.generate, tasks, on_end, cancelled)
@@ -154,12 +147,12 @@ class TransformersEngine:
         on_end: OnEnd[Prompt, Rollout],
         cancelled: threading.Event | None = None,
     ) -> None:
-        """Sample every member of every task; returns when all have ended.
+        """Sample every member of every task; return when all have ended.
 
         Args:
-            tasks: Groups; their first index decides the seed of the batch.
-            on_end: Called with each rollout as soon as it ends, while the others go on; it should not block.
-            cancelled: Once it is set, what has not ended never will.
+            tasks: Groups; the first index decides the seed of the batch.
+            on_end: Called with each rollout as soon as it ends, while others continue; it should not block.
+            cancelled: Set it to stop all rollouts that have not ended.
         """
         rows = [(task, member) for task in tasks for member in range(task.size)]
         prompts = [ids for task in tasks for ids in [list(self._encode(task.prompt))] * task.size]
@@ -181,9 +174,9 @@ class TransformersEngine:
         self._sample(prompts, on_row, cancelled)
 
     def load(self, source: WeightSource, version: int) -> None:
-        """Copy the source's weights of now; all ranks call this together, and nothing is being sampled then.
+        """Copy the source's current weights; all ranks call this together, while nothing is sampled.
 
-        Where rollout and training are apart, `StagedEngine` sees to that.
+        Under `fully_async`, `StagedEngine` ensures that.
         """
         source.copy_weights_to(self.model)
         self.version = version

@@ -1,8 +1,8 @@
-"""What is said to a vLLM server that samples the policy: one response, and one change of weights.
+"""Client of a vLLM server that samples the policy: responses, and changes of weights.
 
-`POST /inference/v1/generate` takes token ids and returns token ids with the log-probability of each as it was sampled
-and the version of the weights that did it; it is there with `--enable-scale-out`. Weights are changed by the routes of
-`VLLM_SERVER_DEV_MODE=1`, in the order that `change_weights` has. All of it is as in vLLM 0.32; older ones lack parts.
+`POST /inference/v1/generate` takes token ids and returns token ids, with the log-probability of each as it was sampled
+and the version of the weights; it needs `--enable-scale-out`. The routes of `VLLM_SERVER_DEV_MODE=1` change weights, in
+the order of `change_weights`. This is the API of vLLM 0.32; older versions lack parts of it.
 
     https://docs.vllm.ai/en/stable/training/rlhf.html
 """
@@ -23,17 +23,16 @@ from rewardpool.errors import RolloutError
 
 log = logging.getLogger(__name__)
 
-CHANGE_DEADLINE_SECONDS = 600.0
-"""For vLLM to read new weights; a large model from a slow disk takes minutes."""
-RESUME_DEADLINE_SECONDS = 60.0
-"""For it to go on with what it had under way, whatever became of the weights."""
-MAX_PROBLEM_CHARACTERS = 500
-"""Of an answer that is quoted in an error."""
+CHANGE_DEADLINE_SECONDS = 600.0  # to read new weights; a large model from a slow disk takes minutes
+RESUME_DEADLINE_SECONDS = 60.0  # to resume sampling after a change of weights, whether it succeeded or not
+MAX_PROBLEM_CHARACTERS = 500  # of an answer that is quoted in an error
 
 
 @dataclass(frozen=True)
 class SocketAddress:
-    """A vLLM on this machine, behind a Unix socket; who may open that file may do anything to it, and nobody else."""
+    """A vLLM on this machine, behind a Unix socket. Only users who may open that file can reach it, and they may do
+    anything.
+    """
 
     path: Path
 
@@ -43,8 +42,8 @@ class UrlAddress:
     """A vLLM behind HTTP.
 
     Attributes:
-        url: Without a path.
-        key: Its API key, None where it has none.
+        url: Base URL, without a path.
+        key: API key; None if it has none.
     """
 
     url: str
@@ -56,14 +55,13 @@ VllmAddress = SocketAddress | UrlAddress
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How responses are sampled.
+    """Sampling parameters.
 
     Attributes:
-        served_name: Of the policy at the server.
+        served_name: Name of the policy at the server.
         end_ids: Token ids that end a response.
-        max_new_tokens: Length limit of a response.
-        temperature: Of the sampling; nothing else shapes it, because the loss takes the policy's probabilities to be
-            those that were sampled from.
+        temperature: Sampling temperature. There are no other parameters, because the loss assumes that tokens were
+            sampled from the policy's probabilities.
     """
 
     served_name: str
@@ -72,10 +70,10 @@ class Sampling:
     temperature: float
 
     def request(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
-        """Return what asks for one response to a prompt.
+        """Return the request of one response to a prompt.
 
-        There is no seed in it: on a CPU, vLLM 0.32 ends with "CPU Generator does not use offset" when a request with
-        a seed of its own is computed again, as all are after a change of weights. `--seed` does for the server.
+        It has no seed: on a CPU, vLLM 0.32 ends with "CPU Generator does not use offset" when a request with its own
+        seed is computed again, as all are after a change of weights. `--seed` of the server is used instead.
         """
         return {
             "model": self.served_name,
@@ -87,7 +85,7 @@ class Sampling:
                 "top_k": 0,
                 "min_p": 0.0,
                 "logprobs": 0,  # only the sampled token's
-                # A vLLM that runs already may know other end tokens than the trainer.
+                # A vLLM that is already running may have other end tokens than the trainer.
                 "ignore_eos": True,
                 "stop_token_ids": list(self.end_ids),
                 "detokenize": False,
@@ -97,13 +95,14 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class Response:
-    """What vLLM answered.
+    """A response of vLLM.
 
     Attributes:
-        token_ids: Shape (tokens,), the end token included where there is one.
-        log_probs: Of each token, by the weights and at the temperature that sampled it, shape (tokens,).
-        versions: Of the weights that sampled each token, shape (tokens,).
-        ended: Whether it ended by itself.
+        token_ids: Shape (tokens,), including the end token if there is one.
+        log_probs: Log-probability of each token, by the weights and at the temperature that sampled it, shape
+            (tokens,).
+        versions: Version of the weights that sampled each token, shape (tokens,).
+        ended: False for a response that was cut at the length limit.
     """
 
     token_ids: list[int]
@@ -116,7 +115,7 @@ def read_response(answer: Any) -> Response:
     """Return the response in the JSON of an answer.
 
     Raises:
-        RolloutError: It has none, or one without probabilities or versions of all of its tokens.
+        RolloutError: The response is missing, or lacks probabilities or versions of its tokens.
     """
     try:
         [choice] = answer["choices"]
@@ -131,12 +130,12 @@ def read_response(answer: Any) -> Response:
         raise RolloutError(f"vLLM's answer is not one of 0.32 or newer ({error!r}): {_excerpt(answer)}") from error
     finished = choice["finish_reason"] in ("stop", "length")
     if not finished or not len(response.token_ids) == len(response.log_probs) == len(response.versions) > 0:
-        raise RolloutError(f"vLLM gave up on a response, or left parts of it out: {_excerpt(answer)}")
+        raise RolloutError(f"vLLM aborted a response, or left parts of it out: {_excerpt(answer)}")
     return response
 
 
 class VllmClient:
-    """Talks to one server, on the event loop that it was made on."""
+    """Client of one server, for the event loop that created it."""
 
     def __init__(self, session: aiohttp.ClientSession, *, attempts: int) -> None:
         self._session = session
@@ -145,8 +144,8 @@ class VllmClient:
     @classmethod
     @asynccontextmanager
     async def connect(cls, address: VllmAddress, *, attempts: int = 1) -> AsyncIterator["VllmClient"]:
-        """Yield a client; `attempts` are for one response."""
-        options: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=None)}  # every call has a deadline of its own
+        """Yield a client; `attempts` is the maximum per response."""
+        options: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=None)}  # every call has its own deadline
         if isinstance(address, SocketAddress):
             connector: aiohttp.BaseConnector = aiohttp.UnixConnector(str(address.path), limit=0)
             base = "http://vllm"
@@ -158,7 +157,6 @@ class VllmClient:
             yield cls(session, attempts=attempts)
 
     async def is_healthy(self) -> bool:
-        """Return whether the server answers that it is well."""
         try:
             async with asyncio.timeout(5), self._session.get("/health") as answer:
                 return answer.status == 200
@@ -166,24 +164,23 @@ class VllmClient:
             return False
 
     async def sample(self, request: dict[str, Any], *, deadline_seconds: float) -> Response:
-        """Return the response to a request; cancelled, the server gives it up too.
+        """Return the response to a request; if cancelled, the server aborts it too.
 
         Raises:
-            RolloutError: It refused the request, failed on every attempt, or gave no response within the deadline,
-                which is for all attempts together.
+            RolloutError: It refused the request, failed on every attempt, or did not respond within the deadline, which
+                is for all attempts together.
         """
         async with _deadline(deadline_seconds, "gave no response"):
             return read_response(await self._post("/inference/v1/generate", attempts=self._attempts, json=request))
 
     async def change_weights(self, folder: Path, version: int) -> None:
-        """Have the server take the weights in a folder, in safetensors files named as in Hugging Face's format.
+        """Load the weights in a folder, in safetensors files named as in Hugging Face's format.
 
-        Responses under way are kept: they stop between two tokens, and go on from there with the new weights, what
-        they have so far computed again by them. No result of the old weights stays in a cache.
+        Running responses are kept: they pause between two tokens, and continue with the new weights, which compute
+        the keys and values of their tokens again. No result of the old weights stays in a cache.
 
         Raises:
-            RolloutError: It did not take them, or not within 10 minutes; the responses under way go on with the old
-                ones.
+            RolloutError: It did not load them, or not within 10 minutes; running responses continue with the old ones.
         """
         async with _deadline(CHANGE_DEADLINE_SECONDS, "did not take the weights"):
             await self._post("/pause", params={"mode": "keep", "clear_cache": "true"})
@@ -196,11 +193,13 @@ class VllmClient:
                     await self._post("/resume")
 
     async def set_weight_version(self, version: int) -> None:
-        """Have the server call its weights so; it counts tokens towards the name of the time they are sampled at."""
+        """Set the version of the current weights; vLLM attributes each token to the version at the time it is
+        sampled.
+        """
         await self._post("/update_weight_version", json={"new_version": str(version)})
 
     async def _post(self, path: str, *, attempts: int = 1, **what: Any) -> Any:
-        """Post, and return the JSON that comes back; another attempt follows a failure that it may repair."""
+        """Post, and return the JSON of the answer; failures that another attempt may repair are retried."""
         for attempt in range(1, attempts + 1):
             try:
                 async with self._session.post(path, **what) as answer:
@@ -220,7 +219,7 @@ class VllmClient:
 
 @asynccontextmanager
 async def _deadline(seconds: float, what: str) -> AsyncIterator[None]:
-    """Raises RolloutError when the block is not left in time; `what` says how vLLM failed."""
+    """Raise RolloutError if the block is not left in time; `what` says how vLLM failed."""
     try:
         async with asyncio.timeout(seconds):
             yield

@@ -1,8 +1,8 @@
-"""Rollouts from a vLLM server: every response is a request of its own, and comes back when it alone has ended.
+"""Rollouts from a vLLM server: every response is a request of its own, and returns as soon as it has ended.
 
-Any number of groups is under way at a time, and new ones join while others run, so that the server is never idle at
-the end of a batch. Weights change underneath: what is under way then is kept, and goes on with the new ones; each
-rollout says which version made which of its tokens, and with what probability.
+Any number of groups run at a time, and new ones join while others run, so the server is never idle at the end of a
+batch. Weights change meanwhile: running responses are kept, and continue with the new weights; each rollout has the
+version and the probability of each of its tokens.
 """
 
 import asyncio
@@ -30,13 +30,8 @@ class VllmEngine:
     """One rank's share of a vLLM that all ranks use; rank 0 pushes the weights.
 
     Args:
-        address: Where it is.
-        settings: Limits and deadlines, and where weights pass through.
-        ranks: This process among its peers.
+        settings: Limits and deadlines, and the folder that weights pass through.
         encode: Returns the token ids that the policy continues.
-        end_ids: Token ids that end a response.
-        max_new_tokens: Length limit of a response.
-        temperature: Of the sampling.
     """
 
     def __init__(
@@ -60,7 +55,7 @@ class VllmEngine:
         self.version = 0
 
     async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
-        """Sample every member of every task; calls may overlap. Cancelled, vLLM gives the responses up as well.
+        """Sample every member of every task; calls may overlap. If cancelled, vLLM aborts the responses too.
 
         Raises:
             RolloutError: vLLM refused a request, failed on every attempt, or did not answer within the deadline.
@@ -87,22 +82,22 @@ class VllmEngine:
             raise errors.exceptions[0] from None
 
     def load(self, source: WeightSource, version: int) -> None:
-        """Push the source's weights of now; responses under way go on with them. All ranks call this together.
+        """Push the source's current weights; running responses continue with them. All ranks call this together.
 
         Raises:
-            RolloutError: vLLM did not take them, or the folder did not.
-            OtherRankError: That is so on rank 0.
+            RolloutError: They could not be written to the folder, or vLLM did not load them.
+            OtherRankError: It failed on rank 0.
         """
         start = time.monotonic()
         with ExitStack() as stack:
             folder = self._make_folder(stack)
             problem = self._push(source, folder, version)
-            self._ranks.raise_on_all(problem)  # also holds the others back until the weights are there
+            self._ranks.raise_on_all(problem)  # also makes the other ranks wait for the weights
         self.version = version
         log.debug("weights of version %d pushed in %.2f s", version, time.monotonic() - start)
 
     def _make_folder(self, stack: ExitStack) -> Path:
-        """Make rank 0's folder for the weights, until the stack is closed; returns its path on every rank."""
+        """Create rank 0's folder for the weights, until the stack is closed; return its path on every rank."""
         folder, problem = self._settings.weights_folder, None
         if self._ranks.first:
             try:
@@ -113,12 +108,12 @@ class VllmEngine:
         return self._ranks.broadcast(folder)
 
     def _push(self, source: WeightSource, folder: Path, version: int) -> Exception | None:
-        """Returns what went wrong rather than raise it, because the other ranks wait to be told."""
+        """Return the error instead of raising it, because the other ranks wait for it."""
         try:
             source.save_pretrained(folder)
             if self._ranks.first:
                 asyncio.run(self._change_weights(folder, version))
-        except (OSError, SafetensorError) as error:  # the latter is what safetensors makes of a full disk
+        except (OSError, SafetensorError) as error:  # safetensors raises the latter if the disk is full
             return _transfer_error(folder, error)
         except Exception as error:
             return error
@@ -135,7 +130,7 @@ def _transfer_error(folder: Path, error: Exception) -> RolloutError:
 
 
 def to_rollout(response: Response, *, group: int, member: int, prompt_ids: Sequence[int]) -> Rollout:
-    """Return a response as a rollout."""
+    """Convert a response; its rollout has versions of single tokens only if the weights changed meanwhile."""
     changed = response.versions[0] != response.versions[-1]
     return Rollout(
         group=group,

@@ -1,7 +1,7 @@
-"""A vLLM server as a child of the job: started with it, reachable by it alone, and ended with it however it ends.
+"""A vLLM server as a child of the job: only the job can reach it, and it ends with the job, however that ends.
 
-It listens on a Unix socket in a folder that only this user may enter. That is the whole protection, and more than an
-API key would be: vLLM asks for its key on the routes that sample, and not on those that change the weights.
+It listens on a Unix socket in a folder that only this user may enter. This protects more than an API key would: vLLM
+checks its key on the routes that sample, but not on those that change the weights.
 """
 
 import asyncio
@@ -24,12 +24,10 @@ from rewardpool_train.actor.rollout.vllm_client import SocketAddress, VllmClient
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
-END_SECONDS = 10.0
-"""For vLLM to end before it is killed."""
-TAIL_CHARACTERS = 2000
-"""Of the log, in an error."""
+END_SECONDS = 10.0  # for vLLM to end before it is killed
+TAIL_CHARACTERS = 2000  # of the log, in an error
+# GiB for keys and values on a CPU, where vLLM would otherwise use nine tenths of the memory; ignored on GPUs.
 DEFAULTS = {"VLLM_CPU_KVCACHE_SPACE": "1"}
-"""GiB for keys and values on a CPU, where vLLM would otherwise take nine tenths of the memory; GPUs pass it over."""
 ENVIRONMENT = {
     "VLLM_SERVER_DEV_MODE": "1",  # the routes that change weights
     "VLLM_NO_USAGE_STATS": "1",
@@ -41,23 +39,24 @@ ENVIRONMENT = {
 def running_vllm(
     policy: Path, *, python: str, arguments: Sequence[str], log_file: Path, deadline_seconds: float
 ) -> Iterator[Path]:
-    """Yield the Unix socket of a vLLM that serves a policy by the name `policy`; the block's end is its end.
+    """Yield the Unix socket of a vLLM that serves a policy under the name `policy`; it ends with the block.
 
-    To be entered on a thread that lives as long as the job, such as the main one: the kernel ends the server with it.
+    Enter it on a thread that lives as long as the job, such as the main one: the kernel ends the server with the
+    thread.
 
     Args:
         policy: Folder with the model.
         python: Interpreter that has vLLM.
-        arguments: For vLLM, after those that the trainer needs, so that they have the last word.
-        log_file: Gets what vLLM says.
-        deadline_seconds: For it to answer.
+        arguments: Arguments of vLLM, after those that the trainer needs, so that they override these.
+        log_file: Gets vLLM's output.
+        deadline_seconds: Deadline for it to answer.
 
     Raises:
-        ConfigError: There is no such interpreter.
-        RolloutError: It ended, or did not answer in time; the end of its log is in the message.
+        ConfigError: The interpreter was not found.
+        RolloutError: It ended, or did not answer in time; the message has the end of its log.
     """
     if shutil.which(python) is None:
-        raise ConfigError("rollout.vllm.python", f"there is no {python}; name an interpreter that has vLLM")
+        raise ConfigError("rollout.vllm.python", f"{python} not found; set it to an interpreter that has vLLM")
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rewardpool-") as folder, log_file.open("wb") as output:
         socket = Path(folder, "vllm")
@@ -82,12 +81,12 @@ def running_vllm(
 def command(policy: Path, socket: Path) -> list[str]:
     """Return the interpreter's arguments for a vLLM that can be trained against."""
     return [
-        # What `vllm serve` runs; that program itself ends at once with the wheel for CPUs, which is not called `vllm`.
+        # The module that `vllm serve` runs; that program ends at once with the wheel for CPUs, which has another name.
         *("-m", "vllm.entrypoints.launchers.api_server.entry"),
         *("--model", str(policy), "--served-model-name", "policy"),
         *("--uds", str(socket)),
         "--enable-scale-out",  # token ids in and out
-        # Probabilities after the temperature, which are what the token was drawn from.
+        # Probabilities after the temperature: those that the token was drawn from.
         *("--logprobs-mode", "processed_logprobs"),
         # Else the model's own top-k and the like shape the sampling, silently.
         *("--generation-config", "vllm"),
@@ -98,7 +97,7 @@ def command(policy: Path, socket: Path) -> list[str]:
 async def _wait_until_healthy(
     child: "subprocess.Popen[bytes]", socket: Path, log_file: Path, deadline_seconds: float
 ) -> None:
-    """Wait until the server answers, and name its weights version 0."""
+    """Wait until the server answers, and set version 0 of its weights."""
     try:
         async with asyncio.timeout(deadline_seconds), VllmClient.connect(SocketAddress(socket)) as client:
             while not await client.is_healthy():
