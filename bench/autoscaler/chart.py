@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from autoscaler.peers import PEERS
-from rewardpool_simulator.compare import Comparison, Outcome
+from rewardpool_simulator.compare import Comparison, PolicyOutcome
 
 COLUMNS: Final = 3
 OURS: Final = "#0b6e4f"
@@ -57,7 +57,7 @@ def _scale(axes: Axes, comparison: Comparison) -> None:
     axes.grid(alpha=0.25)
 
 
-def _points(comparison: Comparison) -> Mapping[str, Outcome]:
+def _points(comparison: Comparison) -> Mapping[str, PolicyOutcome]:
     return {**comparison.outcomes, comparison.always_on.run.policy: comparison.always_on}
 
 

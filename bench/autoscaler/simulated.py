@@ -6,12 +6,12 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Final
 
 from autoscaler.manifests import LARGEST, STEP, TARGET
-from autoscaler.policies import makers, makers_for
+from autoscaler.policies import factories, factories_for
 from autoscaler.step import NothingElse, StepResponse, step_response
 from cluster.progress import Say, timed_lines
 from rewardpool_simulator import builtin
 from rewardpool_simulator.compare import OnProgress, compare
-from rewardpool_simulator.run import PolicyMaker
+from rewardpool_simulator.run import PolicyFactory
 from rewardpool_simulator.trace import PolicyFigures
 
 POLICIES: Final[Mapping[str, str]] = {
@@ -33,8 +33,8 @@ MOMENTS: Final = 10
 def measure(*, say: Say) -> dict[str, Any]:
     """Both parts, by their names in the result."""
     figures = PolicyFigures(target_per_replica=TARGET)
-    step_makers = makers(figures, min_replicas=1, max_replicas=LARGEST)
-    steps = {name: summary(responses(step_makers[policy])) for name, policy in POLICIES.items()}
+    step_factories = factories(figures, min_replicas=1, max_replicas=LARGEST)
+    steps = {name: summary(responses(step_factories[policy])) for name, policy in POLICIES.items()}
     with ProcessPoolExecutor() as processes:
         traces = {name: processes.submit(of_trace, name) for name in builtin.NAMES}
         for done in as_completed(traces.values()):
@@ -47,7 +47,7 @@ def measure(*, say: Say) -> dict[str, Any]:
     }
 
 
-def responses(make: PolicyMaker) -> list[StepResponse]:
+def responses(make: PolicyFactory) -> list[StepResponse]:
     """How a policy answers the step, for each moment at which it may come."""
     period = make(NothingElse()).period_seconds
     return [
@@ -75,7 +75,7 @@ def summary(found: Sequence[StepResponse]) -> dict[str, float | None]:
 def of_trace(name: str) -> dict[str, Any]:
     """All figures of one trace by policy, with the smallest fleet of fixed size that stalls no more than the first."""
     trace = builtin.load_trace(name)
-    return compare(trace, makers_for(trace), name=name, on_progress=first_of_each(name, say=timed_lines())).as_json()
+    return compare(trace, factories_for(trace), name=name, on_progress=first_of_each(name, say=timed_lines())).as_json()
 
 
 def first_of_each(trace: str, *, say: Say) -> OnProgress:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rewardpool_operator.autoscaler.signals import Announcement
-from rewardpool_simulator.fleet import Replica
+from rewardpool_simulator.fleet import SimulatedReplica
 from rewardpool_simulator.policy import View
-from rewardpool_simulator.run import PolicyMaker
+from rewardpool_simulator.run import PolicyFactory
 
 TARGET: Final = 10
 """Requests per replica that the policies of a step are set up for."""
@@ -38,9 +38,9 @@ class StepResponse:
 class NothingElse:
     """What our own policies see beside the load: nothing."""
 
-    ready: Sequence[Replica] = field(default=())
-    is_short: bool = False
-    is_blind: bool = False
+    ready: Sequence[SimulatedReplica] = field(default=())
+    lacks_capacity: bool = False
+    metrics_missing: bool = False
 
     def announcements(self) -> tuple[Announcement, ...]:
         """Nobody says anything."""
@@ -48,7 +48,7 @@ class NothingElse:
 
 
 def step_response(
-    make: PolicyMaker,
+    make: PolicyFactory,
     *,
     target_per_replica: int = TARGET,
     factor: int = FACTOR,
@@ -96,12 +96,11 @@ class _Line:
 
     def view(self, now: float, requests: int) -> View:
         ready = sum(at <= now for at in self._ready_at)
-        per_replica = tuple((requests + place) // ready for place in range(ready))
+        in_flight = requests if ready else 0
         return View(
             now=now,
-            in_flight=sum(per_replica),
-            waiting=requests - sum(per_replica),
-            per_replica=per_replica,
+            in_flight=in_flight,
+            waiting=requests - in_flight,
             desired=self.desired,
             ready=ready,
             starting=self.desired - ready,

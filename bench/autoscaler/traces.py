@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.console import Console
 
-from autoscaler.policies import NAMES, makers_for
+from autoscaler.policies import NAMES, factories_for
 from autoscaler.simulated import first_of_each
 from cluster.progress import timed_lines
 from rewardpool_cli.simulate import table
@@ -30,7 +30,7 @@ def comparison(name: str, policies: Sequence[str], *, seed: int) -> Comparison:
         OSError: its file cannot be read.
     """
     trace = builtin.load_trace(name)
-    known = makers_for(trace)
+    known = factories_for(trace)
     chosen = {policy: known[policy] for policy in policies}
     title = Path(name).stem
     return compare(trace, chosen, name=title, seed=seed, on_progress=first_of_each(title, say=timed_lines()))

@@ -69,7 +69,7 @@ COMMANDS: Final = {
     ),
     "simulate": (
         "simulate:simulate",
-        "Tell what policies would have made of training jobs: how long trainers stall, and what the GPUs cost.",
+        "Simulate autoscaling policies on traces of training: how long trainers stall, and what the GPUs cost.",
     ),
     "trace": ("traces:trace_app", "Traces for `rewardpool simulate`."),
     "operator": ("running:operator_app", "The Kubernetes operator."),

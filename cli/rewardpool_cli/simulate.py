@@ -1,4 +1,4 @@
-"""`rewardpool simulate`: policies against traces of training, simulated."""
+"""`rewardpool simulate`: RewardPool's policies on traces of training, simulated."""
 
 import gc
 import json
@@ -17,33 +17,36 @@ from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.files import named, read_pool, read_text
 from rewardpool_cli.options import AsJson
 from rewardpool_simulator import builtin, policies
-from rewardpool_simulator.compare import Comparison, OnProgress, Outcome, compare
-from rewardpool_simulator.run import PolicyMaker
+from rewardpool_simulator.compare import Comparison, OnProgress, PolicyOutcome, compare
+from rewardpool_simulator.run import PolicyFactory
 from rewardpool_simulator.trace import Trace, TraceError, parse_trace
 
 COLLECT_EVERY: Final = 50_000
-"""Objects made and not dropped, from one look for cycles to the next."""
+"""Threshold of the garbage collector's youngest generation."""
 
 
 def simulate(
     traces: Annotated[
         list[str] | None,
-        typer.Option("--trace", "-t", help=f"{', '.join(builtin.NAMES)}, or a file. Default: all of these."),
+        typer.Option(
+            "--trace", "-t", help=f"Trace file, or one of {', '.join(builtin.NAMES)} (default: each of these)."
+        ),
     ] = None,
     names: Annotated[
         list[str] | None,
-        typer.Option("--policy", "-p", help=f"{', '.join(policies.NAMES)}. Default: all of these."),
+        typer.Option("--policy", "-p", help=f"Policy: {', '.join(policies.NAMES)} (default: all)."),
     ] = None,
     manifest: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Also the spec.autoscaling of this manifest, as policy manifest; - is standard input."
+            metavar="FILE",
+            help="Simulate the spec.autoscaling of this manifest too, as policy manifest; - reads standard input.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of all chance; the same seed gives the same figures.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same figures.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what policies would have made of training jobs: how long trainers stall, and what the GPUs cost.
+    """Simulate autoscaling policies on traces of training: how long trainers stall, and what the GPUs cost.
 
     Stall is how much later the jobs end than with a warm fleet of the trace's full size. The line `always-on-N` is the
     smallest fleet of fixed size that stalls as little as the first policy.
@@ -51,10 +54,10 @@ def simulate(
     Example: rewardpool simulate --trace sync-grpo --policy demand --policy queue-depth
     """
     chosen = [(Path(name).stem, _load(name)) for name in traces or builtin.NAMES]
-    own = {} if manifest is None else {policies.MANIFEST: _by_manifest(manifest)}
+    own = {} if manifest is None else {policies.MANIFEST: _manifest_policy(manifest)}
     with _progress() as on_progress, _few_collections():
         comparisons = [
-            compare(trace, {**own, **_makers(trace, names)}, name=name, seed=seed, on_progress=on_progress(name))
+            compare(trace, {**own, **_factories(trace, names)}, name=name, seed=seed, on_progress=on_progress(name))
             for name, trace in chosen
         ]
     if as_json:
@@ -66,7 +69,7 @@ def simulate(
 
 
 def table(comparison: Comparison) -> Table:
-    """One trace's figures."""
+    """Return one trace's figures as a table."""
     made = Table(title=comparison.trace, title_justify="left", box=None, pad_edge=False, header_style="dim")
     made.add_column("policy", no_wrap=True)
     for title in ("stall s", "GPU-seconds", "of always on", "changes", "peak"):
@@ -77,7 +80,7 @@ def table(comparison: Comparison) -> Table:
     return made
 
 
-def _row(name: str, outcome: Outcome, share: float) -> Sequence[str | Text]:
+def _row(name: str, outcome: PolicyOutcome, share: float) -> Sequence[str | Text]:
     run = outcome.run
     stall = f"{outcome.stall_seconds:,.0f}" if run.finished else Text("does not end", style="red")
     return name, stall, f"{run.gpu_seconds:,.0f}", f"{share:.0%}", str(run.changes), str(run.peak)
@@ -91,15 +94,15 @@ def _load(name: str) -> Trace:
         raise RefusedError(str(error)) from None
 
 
-def _makers(trace: Trace, names: Sequence[str] | None) -> Mapping[str, PolicyMaker]:
-    known = policies.makers_for(trace)
+def _factories(trace: Trace, names: Sequence[str] | None) -> Mapping[str, PolicyFactory]:
+    known = policies.factories_for(trace)
     for name in names or ():
         if name not in known:
-            raise RefusedError(f"there is no policy {name}; there are {', '.join(known)}")
+            raise RefusedError(f"--policy {name}: expected one of {', '.join(known)}")
     return {name: known[name] for name in names or policies.NAMES}
 
 
-def _by_manifest(manifest: Path) -> PolicyMaker:
+def _manifest_policy(manifest: Path) -> PolicyFactory:
     scaling = read_pool(manifest).spec.autoscaling
     if scaling is None:
         raise RefusedError(f"{named(manifest)}: spec.autoscaling is not set, so there is nothing to simulate")
@@ -108,12 +111,12 @@ def _by_manifest(manifest: Path) -> PolicyMaker:
             f"{named(manifest)}: spec.autoscaling.policy is External, so another autoscaler decides the size; only"
             " RewardPool's own policies are simulated"
         )
-    return policies.by_manifest(scaling)
+    return policies.manifest_policy(scaling)
 
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """A run makes and drops a million small objects and no cycle, so that looking for cycles takes a seventh of it."""
+    """Collect garbage rarely: a run makes a million small objects and no cycle, and collections are a seventh of it."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECT_EVERY, *before[1:])
     try:
@@ -124,7 +127,7 @@ def _few_collections() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], OnProgress]]:
-    """A bar per trace on a terminal; a line per run elsewhere."""
+    """Show a bar per trace on a terminal, and a line per run elsewhere."""
     if not screens.err.is_terminal:
         yield _lines
         return

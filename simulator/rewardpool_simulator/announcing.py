@@ -1,7 +1,7 @@
-"""What a simulated trainer announces: what the trainer plugin makes of the same moments, by the plugin's own code.
+"""The demand that a simulated trainer announces, by the trainer plugin's own code.
 
-It knows its samples and steps from its configuration, and nothing of time; that `Cadence` learns. The job renews its
-word every few seconds until it ends or dies, and at once when something changes.
+A job knows its samples and steps from its configuration, and nothing of time: `Cadence` learns that. It renews its
+announcement every few seconds until it ends or dies, and at once when something changes.
 """
 
 from collections.abc import Sequence
@@ -14,18 +14,18 @@ from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_simulator.events import Events
 from rewardpool_simulator.trace import JobSpec, RecordedDemand
 
-BEGINNING: Final = datetime(2030, 1, 1, tzinfo=UTC)
-"""The moment that the simulator's second 0 is, for whoever uses dates."""
+EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
+"""The date of the simulator's second 0: the operator's code needs dates."""
 RENEW_SECONDS: Final = LEASE_SECONDS / 3
 
 
-def moment(seconds: float) -> datetime:
-    """The date of a simulated time."""
-    return BEGINNING + timedelta(seconds=seconds)
+def to_datetime(seconds: float) -> datetime:
+    """Return the date of a simulated time."""
+    return EPOCH + timedelta(seconds=seconds)
 
 
-class Announcer:
-    """One job's demand as it would announce it."""
+class SimulatedAnnouncer:
+    """One job's announcements."""
 
     def __init__(self, job: JobSpec, events: Events) -> None:
         self._job = job
@@ -33,49 +33,49 @@ class Announcer:
         self._cadence = Cadence(job.name, Plan(samples=job.samples, steps=job.steps))
         self._started: float | None = None
         self._changed = 0.0
-        self._fell_silent: float | None = None
+        self._stopped: float | None = None
         self._is_stalled = False
         self._last: Announcement | None = None
 
     def start(self) -> None:
-        """The job begins to load."""
+        """Begin to announce: the job loads its model."""
         self._started = self._changed = self._events.now
 
     def rollout_begins(self) -> None:
-        """The policy begins to generate."""
+        """Announce that the policy generates."""
         self._cadence.rollout_begins(self._change())
 
     def samples_come(self, samples: int) -> None:
-        """So many are given to the client."""
+        """Count samples that are submitted to the client."""
         self._cadence.samples_come(self._events.now, samples)
 
     def update_begins(self) -> None:
-        """All scores are there, and no rollout goes on."""
+        """Announce an update: all scores are there, and no rollout runs."""
         self._cadence.update_begins(self._change())
 
-    def stall(self, is_stalled: bool) -> None:
-        """The trainer begins or ceases to wait for scores alone."""
+    def set_stalled(self, is_stalled: bool) -> None:
+        """Announce whether the trainer waits for scores alone."""
         if is_stalled != self._is_stalled:
             self._is_stalled = is_stalled
             self._cadence.waits(self._events.now, 1 if is_stalled else -1)
 
     def end(self) -> None:
-        """No more samples will come."""
+        """Announce that no more samples will come."""
         self._change()
         self._cadence.ends()
 
-    def fall_silent(self) -> None:
-        """The job is dead."""
-        self._fell_silent = self._events.now
+    def stop(self) -> None:
+        """Renew nothing from now on: the job is dead."""
+        self._stopped = self._events.now
 
     def announcement(self) -> Announcement | None:
-        """The last one; None where nothing was yet, and of a job that announces nothing."""
+        """Return the last announcement, or None where the job has made none yet or announces nothing."""
         if self._started is None or not self._job.announces:
             return None
-        now = self._events.now if self._fell_silent is None else self._fell_silent
+        now = self._events.now if self._stopped is None else self._stopped
         rounds = (now - self._started) // RENEW_SECONDS
         at = max(self._changed, self._started + rounds * RENEW_SECONDS)
-        renewed = moment(at)
+        renewed = to_datetime(at)
         if self._last is None or self._last.renewed != renewed:
             demand = self._cadence.demand(at)
             self._last = Announcement(name=self._job.name, renewed=renewed, seconds=LEASE_SECONDS, demand=demand)
@@ -87,10 +87,10 @@ class Announcer:
         return self._changed
 
 
-def replayed(demands: Sequence[RecordedDemand], *, now: float) -> list[Announcement]:
-    """The last announcement of each job, as a recording has it."""
+def replayed_announcements(demands: Sequence[RecordedDemand], *, now: float) -> list[Announcement]:
+    """Return the last recorded announcement of each job."""
     last = {one.demand.job: one for one in demands if one.at_seconds <= now}
     return [
-        Announcement(name=job, renewed=moment(one.at_seconds), seconds=LEASE_SECONDS, demand=one.demand)
+        Announcement(name=job, renewed=to_datetime(one.at_seconds), seconds=LEASE_SECONDS, demand=one.demand)
         for job, one in last.items()
     ]

@@ -1,4 +1,4 @@
-"""The traces that come with the package, a file each in `traces/`, where every figure has its reason."""
+"""The traces that come with the package, a file each in `traces/`, which gives the reason for every figure."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -9,20 +9,20 @@ from rewardpool_simulator.trace import Trace, TraceError, parse_trace
 NAMES: Final = ("sync-grpo", "one-step-off", "fully-async", "several-jobs", "long-tailed-judge", "spot-loss")
 
 
-def text_of(name: str) -> str:
-    """The file of a trace that comes with the package."""
+def trace_text(name: str) -> str:
+    """Return the YAML of a trace that comes with the package."""
     return (files(__package__) / "traces" / f"{name}.yaml").read_text("utf-8")
 
 
 def load_trace(name: str) -> Trace:
-    """A trace that comes with the package, or that of a file.
+    """Return the trace of that name, or of the file at that path.
 
     Raises:
-        TraceError: there is no such trace, or it makes no sense.
+        TraceError: no such trace or file exists, or it is not valid.
         OSError: the file cannot be read.
     """
     if name in NAMES:
-        return parse_trace(text_of(name), name=name)
+        return parse_trace(trace_text(name), name=name)
     path = Path(name)
     if not path.exists():
         raise TraceError(f"{name} is neither a file nor one of {', '.join(NAMES)}")

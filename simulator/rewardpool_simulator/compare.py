@@ -1,8 +1,7 @@
-"""Several policies on one trace, beside fleets that are always on.
+"""Several policies on one trace, compared with fleets of fixed size.
 
 stall       how much later the jobs ended than with a warm fleet of the trace's full size
-always on   the smallest fleet of fixed size that stalls no more than the first policy; what the others cost is
-            told as a share of it
+always on   the smallest fleet of fixed size that stalls no more than the first policy; costs are shares of its cost
 """
 
 from collections.abc import Callable, Mapping
@@ -10,26 +9,26 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rewardpool_simulator.policies import always_on
-from rewardpool_simulator.run import PolicyMaker, Run, Simulator
+from rewardpool_simulator.run import PolicyFactory, PolicyRun, Simulator
 from rewardpool_simulator.trace import Trace
 
-AS_LITTLE_SECONDS: Final = 1.0
-"""A fleet stalls as little as a policy if it stalls no more than this longer."""
+STALL_TOLERANCE_SECONDS: Final = 1.0
+"""A fleet of fixed size may stall so much longer than the policy that it is compared with."""
 
 OnProgress = Callable[[str, float], None]
-"""Told which run goes on, and which share of it is done."""
+"""Called with the name of the current run and the share of it that is done, 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """One policy's run, as it compares."""
+class PolicyOutcome:
+    """One policy's run, with its stall."""
 
-    run: Run
+    run: PolicyRun
     stall_seconds: float
-    """How much later the jobs ended than with a warm fleet of the full size; not negative."""
+    """Never negative."""
 
     def as_json(self) -> dict[str, Any]:
-        """The figures, for machines."""
+        """Return the figures for JSON."""
         return {
             "stall_seconds": round(self.stall_seconds, 1),
             "wait_seconds": round(self.run.wait_seconds, 1),
@@ -42,39 +41,47 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What came of one trace."""
+    """All policies on one trace."""
 
     trace: str
-    outcomes: Mapping[str, Outcome]
-    """By policy, in the order in which they were asked for."""
-    always_on: Outcome
+    outcomes: Mapping[str, PolicyOutcome]
+    """By policy, in the given order."""
+    always_on: PolicyOutcome
     """The smallest fleet of fixed size that stalls as little as the first policy."""
 
     def share(self, policy: str) -> float:
-        """GPU-seconds over those of the fleet that is always on."""
+        """Return a policy's GPU-seconds over those of the fleet that is always on."""
         return self.outcomes[policy].run.gpu_seconds / self.always_on.run.gpu_seconds
 
     def as_json(self) -> dict[str, Any]:
-        """All figures, by policy; the fleet that is always on among them."""
+        """Return all figures for JSON, by policy and for the fleet that is always on."""
         by_name = {name: outcome.as_json() for name, outcome in self.outcomes.items()}
         return {**by_name, self.always_on.run.policy: self.always_on.as_json()}
 
 
 def compare(
-    trace: Trace, makers: Mapping[str, PolicyMaker], *, name: str, seed: int = 0, on_progress: OnProgress | None = None
+    trace: Trace,
+    factories: Mapping[str, PolicyFactory],
+    *,
+    name: str,
+    seed: int = 0,
+    on_progress: OnProgress | None = None,
 ) -> Comparison:
-    """Run each policy against a trace.
+    """Run each policy on a trace.
 
     Args:
-        trace: what happens.
-        makers: of the policies, by name; at least one.
-        name: of the trace.
-        seed: of all chance.
-        on_progress: called now and then.
+        trace: to be simulated.
+        factories: by the policies' names; at least one.
+        name: of the trace, for the result.
+        seed: of all random numbers.
+        on_progress: called at every decision.
+
+    Raises:
+        ValueError: `factories` is empty.
     """
-    if not makers:
+    if not factories:
         raise ValueError("a comparison needs at least one policy")
-    return _Comparer(trace, seed=seed, on_progress=on_progress or (lambda what, share: None)).compare(makers, name)
+    return _Comparer(trace, seed=seed, on_progress=on_progress or (lambda name, share: None)).compare(factories, name)
 
 
 class _Comparer:
@@ -82,32 +89,32 @@ class _Comparer:
         self._trace, self._on_progress = trace, on_progress
         self._simulator = Simulator(trace, seed=seed)
         full = trace.fleet.max_replicas
-        self._fixed: dict[int, Run] = {}
+        self._fixed: dict[int, PolicyRun] = {}
         self._least_wait = self._always_on(full).wait_seconds
 
-    def compare(self, makers: Mapping[str, PolicyMaker], name: str) -> Comparison:
-        outcomes = {policy: self._outcome(self._run(policy, make)) for policy, make in makers.items()}
+    def compare(self, factories: Mapping[str, PolicyFactory], name: str) -> Comparison:
+        outcomes = {policy: self._outcome(self._run(policy, make)) for policy, make in factories.items()}
         first = next(iter(outcomes.values()))
         return Comparison(trace=name, outcomes=outcomes, always_on=self._outcome(self._smallest(first.stall_seconds)))
 
-    def _smallest(self, stall_seconds: float) -> Run:
-        """By halves: a larger fleet stalls no longer."""
+    def _smallest(self, stall_seconds: float) -> PolicyRun:
+        # Bisection: a larger fleet stalls no longer.
         low, high = 1, self._trace.fleet.max_replicas
         while low < high:
             middle = (low + high) // 2
-            if self._outcome(self._always_on(middle)).stall_seconds <= stall_seconds + AS_LITTLE_SECONDS:
+            if self._outcome(self._always_on(middle)).stall_seconds <= stall_seconds + STALL_TOLERANCE_SECONDS:
                 high = middle
             else:
                 low = middle + 1
         return self._always_on(high)
 
-    def _always_on(self, replicas: int) -> Run:
+    def _always_on(self, replicas: int) -> PolicyRun:
         if replicas not in self._fixed:
             self._fixed[replicas] = self._run(f"always-on-{replicas}", always_on(replicas))
         return self._fixed[replicas]
 
-    def _run(self, what: str, make: PolicyMaker) -> Run:
-        return self._simulator.run(make, lambda share: self._on_progress(what, share))
+    def _run(self, name: str, make: PolicyFactory) -> PolicyRun:
+        return self._simulator.run(make, lambda share: self._on_progress(name, share))
 
-    def _outcome(self, run: Run) -> Outcome:
-        return Outcome(run=run, stall_seconds=max(0.0, run.wait_seconds - self._least_wait))
+    def _outcome(self, run: PolicyRun) -> PolicyOutcome:
+        return PolicyOutcome(run=run, stall_seconds=max(0.0, run.wait_seconds - self._least_wait))

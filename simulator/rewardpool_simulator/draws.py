@@ -1,7 +1,7 @@
-"""What chance decides of a training job, step by step.
+"""The random durations of a training job, step by step.
 
-It is drawn from the seed, the job and the step alone, so it is the same under every policy; one run after the other
-takes it from here, drawn once.
+They depend on the seed, the job and the step alone, so they are the same under every policy, and are drawn once for all
+runs.
 """
 
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from typing import Final
 from rewardpool_simulator.trace import Duration, JobSpec
 
 ANSWER_LENGTHS: Final = 0.6
-"""Sigma of answers' lengths, by which LongTailed samples come: of 1,000, half are there after a sixth of the time."""
+"""Sigma of the answers' lengths, which time LongTailed samples: of 1,000, half come in the rollout's first sixth."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepDraws:
-    """One step."""
+    """What was drawn for one step."""
 
     rollout_seconds: float
     arrivals: tuple[tuple[float, int], ...]
-    """When how many samples come, in seconds from the rollout's beginning; the last comes at its end."""
+    """Pairs of seconds from the rollout's begin and samples that come then; the last pair is at its end."""
     service_seconds: tuple[float, ...]
-    """What each sample takes at a replica."""
+    """Seconds that each sample takes at a replica."""
     update_seconds: float
 
 
 class JobDraws:
-    """One job, drawn as far as it was asked for."""
+    """What was drawn for one job, step by step as needed."""
 
     def __init__(self, job: JobSpec, service_seconds: Duration, *, seed: str) -> None:
         self._job = job
@@ -36,19 +36,19 @@ class JobDraws:
         self._steps: dict[int, StepDraws] = {}
 
     def step(self, step: int) -> StepDraws:
-        """A step's, from 0."""
+        """Return the draws of a step, counted from 0."""
         if step not in self._steps:
-            self._steps[step] = self._drawn(step)
+            self._steps[step] = self._draw(step)
         return self._steps[step]
 
-    def _drawn(self, step: int) -> StepDraws:
-        length = self._job.rollout_seconds.draw(self._chance(step, "rollout"))
-        service = self._chance(step, "service")
+    def _draw(self, step: int) -> StepDraws:
+        length = self._job.rollout_seconds.draw(self._random(step, "rollout"))
+        service = self._random(step, "service")
         return StepDraws(
             rollout_seconds=length,
             arrivals=tuple(self._arrivals(step, length)),
             service_seconds=tuple(self._service_seconds.draw(service) for _ in range(self._job.samples)),
-            update_seconds=self._job.update_seconds.draw(self._chance(step, "update")),
+            update_seconds=self._job.update_seconds.draw(self._random(step, "update")),
         )
 
     def _arrivals(self, step: int, length: float) -> list[tuple[float, int]]:
@@ -59,9 +59,9 @@ class JobDraws:
             case "Spread":
                 return [(length * (number + 1) / samples, 1) for number in range(samples)]
             case "LongTailed":
-                chance = self._chance(step, "arrivals")
-                lengths = sorted(chance.lognormvariate(0.0, ANSWER_LENGTHS) for _ in range(samples))
+                random = self._random(step, "arrivals")
+                lengths = sorted(random.lognormvariate(0.0, ANSWER_LENGTHS) for _ in range(samples))
                 return [(length * (one / lengths[-1]), 1) for one in lengths]
 
-    def _chance(self, step: int, what: str) -> Random:
-        return Random(f"{self._seed}/{step}/{what}")
+    def _random(self, step: int, purpose: str) -> Random:
+        return Random(f"{self._seed}/{step}/{purpose}")

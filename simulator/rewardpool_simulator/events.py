@@ -1,7 +1,7 @@
-"""What happens when: a queue of calls, by time, and by order of entry where times are equal.
+"""The queue of scheduled calls, by time, and by order of entry where times are equal.
 
-simpy would do it with a generator per request; at a hundred thousand requests per run, a heap of calls is several times
-faster and no longer to write.
+A run makes a hundred thousand requests. A heap of calls is several times faster than a library with a generator per
+request, and no longer to write.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Events:
-    """The simulated time, and what is still to happen in it."""
+    """The simulated clock, with the calls that are scheduled on it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -20,47 +20,48 @@ class Events:
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._entered = 0
 
-    def at(self, seconds: float, call: Callable[..., None], *arguments: Any) -> None:
-        """Make a call at a time, or now where that has passed."""
+    def call_at(self, seconds: float, call: Callable[..., None], *arguments: Any) -> None:
+        """Schedule a call at a time, or now where that has passed."""
         self._entered += 1
         heappush(self._heap, (max(seconds, self.now), self._entered, call, arguments))
 
-    def after(self, seconds: float, call: Callable[..., None], *arguments: Any) -> None:
-        """Make a call so many seconds from now; they are not negative."""
+    def call_later(self, seconds: float, call: Callable[..., None], *arguments: Any) -> None:
+        """Schedule a call in `seconds`, which must not be negative."""
         self._entered += 1
         heappush(self._heap, (self.now + seconds, self._entered, call, arguments))
 
-    def after_each(self, items: Sequence[tuple[float, T]], call: Callable[[T], None]) -> None:
-        """Make a call with each item, so many seconds from now, in ascending order.
+    def call_each_later(self, items: Sequence[tuple[float, T]], call: Callable[[T], None]) -> None:
+        """Schedule a call with each item, in so many seconds from now, which must ascend.
 
-        As `after` for each of them, also where times are equal, but the queue has no more than the next of them.
+        The order is that of a `call_later` for each item, also where times are equal.
         """
+        # Only the next item is in the heap: a job's whole step would make every push and pop slower.
         began, first = self.now, self._entered + 1
         self._entered += len(items)
         further = enumerate(items, first)
 
         def enter_next() -> None:
             for number, (seconds, item) in further:
-                heappush(self._heap, (began + seconds, number, happens, (item,)))
+                heappush(self._heap, (began + seconds, number, run, (item,)))
                 return
 
-        def happens(item: T) -> None:
+        def run(item: T) -> None:
             enter_next()
             call(item)
 
         enter_next()
 
-    def next(self) -> bool:
-        """Let the next thing happen; False where there is none."""
+    def run_next(self) -> bool:
+        """Run the next call and return True, or return False where none is scheduled."""
         if not self._heap:
             return False
         self.now, _, call, arguments = heappop(self._heap)
         call(*arguments)
         return True
 
-    def go_on(self, until: float) -> None:
-        """Let things happen up to the first one at this time or later, that one included; something always is to."""
+    def run_until(self, seconds: float) -> None:
+        """Run calls up to the first one at `seconds` or later, that one included; one must be scheduled."""
         heap = self._heap
-        while self.now < until:
+        while self.now < seconds:
             self.now, _, call, arguments = heappop(heap)
             call(*arguments)

@@ -1,4 +1,4 @@
-"""The policies that a trace can be simulated with, by the names that commands take."""
+"""The policies that a trace can be simulated with, by the names that commands accept."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -6,13 +6,14 @@ from types import MappingProxyType
 from typing import Final
 
 from rewardpool_api.autoscaling import AutoscalingSpec, PolicySpec
-from rewardpool_simulator.ours import Ours
 from rewardpool_simulator.policy import View
-from rewardpool_simulator.run import PolicyMaker
+from rewardpool_simulator.pool_policy import PoolPolicy
+from rewardpool_simulator.run import PolicyFactory
 from rewardpool_simulator.trace import PolicyFigures, Trace
 
+NAMES: Final = ("demand", "drain-time", "queue-depth")
 MANIFEST: Final = "manifest"
-"""The policy that is a pool's own."""
+"""The policy of a pool's own manifest."""
 ALWAYS_ON: Final = "always-on"
 
 
@@ -26,23 +27,23 @@ class AlwaysOn:
         self._replicas = replicas
 
     def decide(self, view: View) -> int:
-        """As many as ever."""
+        """Return the fixed size."""
         return self._replicas
 
 
-def always_on(replicas: int) -> PolicyMaker:
-    """A fleet of fixed size."""
-    return lambda senses: AlwaysOn(replicas)
+def always_on(replicas: int) -> PolicyFactory:
+    """Return a policy of fixed size."""
+    return lambda observation: AlwaysOn(replicas)
 
 
-def by_manifest(scaling: AutoscalingSpec) -> PolicyMaker:
-    """A pool's own autoscaling, as its manifest has it; not External."""
-    return partial(Ours, MANIFEST, scaling)
+def manifest_policy(scaling: AutoscalingSpec) -> PolicyFactory:
+    """Return a pool's own autoscaling as a policy; its type must not be External."""
+    return partial(PoolPolicy, MANIFEST, scaling)
 
 
-def makers(figures: PolicyFigures, *, min_replicas: int = 0, max_replicas: int) -> Mapping[str, PolicyMaker]:
-    """All policies, set up alike."""
-    ours = {
+def factories(figures: PolicyFigures, *, min_replicas: int = 0, max_replicas: int) -> Mapping[str, PolicyFactory]:
+    """Return all policies by name, with the same bounds and figures."""
+    specs = {
         "demand": {"type": "Demand", "demand": {"drainSeconds": figures.drain_seconds}},
         "drain-time": {"type": "DrainTime", "drainTime": {"targetSeconds": figures.drain_seconds}},
         "queue-depth": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": figures.target_per_replica}},
@@ -54,15 +55,11 @@ def makers(figures: PolicyFigures, *, min_replicas: int = 0, max_replicas: int) 
             policy=PolicySpec.model_validate(policy),
             cooldown_seconds=figures.cooldown_seconds,
         )
-        for name, policy in ours.items()
+        for name, policy in specs.items()
     }
-    return MappingProxyType({name: partial(Ours, name, scaling) for name, scaling in scalings.items()})
+    return MappingProxyType({name: partial(PoolPolicy, name, scaling) for name, scaling in scalings.items()})
 
 
-def makers_for(trace: Trace) -> Mapping[str, PolicyMaker]:
-    """All policies, set up by the trace's own figures."""
-    return makers(trace.figures, max_replicas=trace.fleet.max_replicas)
-
-
-NAMES: Final = ("demand", "drain-time", "queue-depth")
-"""Of all of these."""
+def factories_for(trace: Trace) -> Mapping[str, PolicyFactory]:
+    """Return all policies by name, with the trace's own figures."""
+    return factories(trace.figures, max_replicas=trace.fleet.max_replicas)

@@ -1,4 +1,4 @@
-"""What an autoscaler is to the simulator: it sees the fleet now and then, and says how many replicas it wants."""
+"""The interface of an autoscaler: it sees the fleet now and then, and returns how many replicas it wants."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,32 +13,29 @@ class View:
     in_flight: int
     """Requests at a ready replica."""
     waiting: int
-    """Requests that the router holds because no replica is there to take them, or none has room."""
-    per_replica: tuple[int, ...]
-    """Requests at each ready replica; their sum is `in_flight`."""
+    """Requests that the router keeps because no ready replica has room."""
     desired: int
-    """Replicas that are wanted since the last decision."""
+    """Replicas that the last decision wanted."""
     ready: int
-    """Replicas that take requests."""
     starting: int
-    """Replicas that were made and are not ready yet."""
+    """Replicas that were created and are not ready yet."""
 
     @property
     def requests(self) -> int:
-        """Requests there are, wherever they are."""
+        """Requests at replicas and at the router."""
         return self.in_flight + self.waiting
 
 
 class Policy(Protocol):
-    """A stateful autoscaler without clock and chance: the same views in the same order get the same answers."""
+    """A stateful autoscaler without clock or random numbers: equal views in equal order give equal decisions."""
 
     @property
     def name(self) -> str:
-        """As tables and charts call it."""
+        """Name in tables and charts."""
 
     @property
     def period_seconds(self) -> float:
-        """Until the next decision; asked after each one."""
+        """Seconds to the next decision; read after each one."""
 
     def decide(self, view: View) -> int:
-        """Wanted replicas, from what is seen now and what was seen before. Bounds are the policy's own affair."""
+        """Return the wanted replicas, within the bounds that the policy keeps by itself."""

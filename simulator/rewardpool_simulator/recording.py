@@ -1,10 +1,10 @@
-"""A trace made from a running pool's status, looked at again and again.
+"""A trace made from a series of a running pool's statuses.
 
-What a status tells is how many requests there are, not how many came. Between two looks came as many as there are more,
-and as many as were answered meanwhile: about requests x seconds / latency, by the service rate that the autoscaler has
-measured; where it has measured none, these are left out. So a recorded trace is about right while the load lasts for
-some looks, and misses what came and went between two of them. It is open: its requests come when they came, whatever a
-simulated fleet makes of them.
+A status has the number of requests at that moment, not how many came. Between two snapshots came the increase, and as
+many as were answered meanwhile: about requests x seconds / latency, by the service rate that the autoscaler has
+measured; without a measured rate these are left out. So a recorded trace is about right while the load lasts for some
+snapshots, and misses what came and was answered between two of them. It is open-loop: its requests come at the recorded
+times, whatever the simulated fleet does.
 """
 
 import math
@@ -25,17 +25,17 @@ from rewardpool_simulator.trace import Arrivals, Duration, FleetSpec, PolicyFigu
 
 UNKNOWN_CONCURRENCY: Final = 8
 UNKNOWN_SERVICE_SECONDS: Final = 1.0
-"""Both are taken for a pool of which no service rate was measured."""
+"""Both are guesses for a pool without a measured service rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """A status at one moment."""
+class StatusSnapshot:
+    """A pool's status at one moment."""
 
     seconds: float
     """Since the recording began."""
     now: datetime
-    """Of the same moment, timezone-aware: the status tells of times."""
+    """The same moment, timezone-aware: statuses have dates."""
     status: RewardPoolStatus
 
 
@@ -46,41 +46,41 @@ class _Service:
 
 
 def has_service_rate(status: RewardPoolStatus) -> bool:
-    """Whether it is known what one replica does; a trace without that is a guess."""
+    """Return whether the pool has a measured service rate, without which a trace is a guess."""
     return status.scaling is not None and status.scaling.service_rate is not None
 
 
-def recorded(pool: RewardPool, looks: Sequence[Look]) -> Trace:
-    """The trace that a pool's statuses make.
+def trace_from(pool: RewardPool, snapshots: Sequence[StatusSnapshot]) -> Trace:
+    """Return the trace of a pool's load and demands.
 
     Args:
-        pool: with its spec.
-        looks: in order; the last one's measurements are believed.
+        pool: whose spec gives the bounds and the target.
+        snapshots: in order; measurements are those of the last one.
 
     Raises:
-        TraceError: no request was seen.
+        TraceError: the snapshots show no request.
     """
-    if not looks:
-        raise TraceError("the pool was not looked at")
-    service = _service(looks[-1].status)
-    latency_seconds = service.seconds if has_service_rate(looks[-1].status) else math.inf
-    arrivals = list(_arrivals(looks, latency_seconds=latency_seconds))
+    if not snapshots:
+        raise TraceError("no status was recorded")
+    service = _service(snapshots[-1].status)
+    latency_seconds = service.seconds if has_service_rate(snapshots[-1].status) else math.inf
+    arrivals = list(_arrivals(snapshots, latency_seconds=latency_seconds))
     if not arrivals:
         raise TraceError(
-            f"no request was seen at {pool.key} in {looks[-1].seconds:.0f} s, so there is nothing to replay"
+            f"no request was seen at {pool.key} in {snapshots[-1].seconds:.0f} s, so there is nothing to replay"
         )
     return Trace(
-        description=f"Recorded from {pool.key}, from {looks[0].now:%Y-%m-%d %H:%M:%S} UTC on",
-        seconds=max(looks[-1].seconds, 1.0),
+        description=f"Recorded from {pool.key}, from {snapshots[0].now:%Y-%m-%d %H:%M:%S} UTC on",
+        seconds=max(snapshots[-1].seconds, 1.0),
         fleet=FleetSpec(
-            max_replicas=_most(pool, looks),
-            start_seconds=Duration(seconds=_start_seconds(looks[-1].status)),
+            max_replicas=_max_replicas(pool, snapshots),
+            start_seconds=Duration(seconds=_start_seconds(snapshots[-1].status)),
             service_seconds=Duration(seconds=service.seconds),
             concurrency=service.concurrency,
         ),
-        figures=_figures(pool, service),
+        figures=_policy_figures(pool, service),
         arrivals=arrivals,
-        demands=list(_demands(looks)),
+        demands=list(_demands(snapshots)),
     )
 
 
@@ -92,14 +92,14 @@ def _service(status: RewardPoolStatus) -> _Service:
     return _Service(concurrency=concurrency, seconds=concurrency / known.per_replica)
 
 
-def _arrivals(looks: Sequence[Look], *, latency_seconds: float) -> Iterator[Arrivals]:
+def _arrivals(snapshots: Sequence[StatusSnapshot], *, latency_seconds: float) -> Iterator[Arrivals]:
     owed = 0.0
     before = 0
-    for last, look in pairwise(looks):
-        if look.status.load is None:
-            continue  # nobody knows; what came is seen when figures are there again
-        there = look.status.load.in_flight + look.status.load.waiting
-        apart = look.seconds - last.seconds
+    for last, snapshot in pairwise(snapshots):
+        if snapshot.status.load is None:
+            continue  # no metrics: what came counts when they are back
+        there = snapshot.status.load.in_flight + snapshot.status.load.waiting
+        apart = snapshot.seconds - last.seconds
         owed += there - before + before * min(1.0, apart / latency_seconds)
         before = there
         came = math.floor(owed)
@@ -113,13 +113,13 @@ def _start_seconds(status: RewardPoolStatus) -> float:
     return median(start.seconds for start in starts) if starts else UNKNOWN_SECONDS
 
 
-def _most(pool: RewardPool, looks: Sequence[Look]) -> int:
+def _max_replicas(pool: RewardPool, snapshots: Sequence[StatusSnapshot]) -> int:
     if pool.spec.autoscaling is not None:
         return pool.spec.autoscaling.max_replicas
-    return max(1, *(look.status.replicas for look in looks))
+    return max(1, *(snapshot.status.replicas for snapshot in snapshots))
 
 
-def _figures(pool: RewardPool, service: _Service) -> PolicyFigures:
+def _policy_figures(pool: RewardPool, service: _Service) -> PolicyFigures:
     target, drain = service.concurrency, PolicyFigures.model_fields["drain_seconds"].default
     for policy in pool.spec.autoscaling.combined if pool.spec.autoscaling else ():
         target = policy.queue_depth.target_per_replica if policy.queue_depth else target
@@ -127,18 +127,18 @@ def _figures(pool: RewardPool, service: _Service) -> PolicyFigures:
     return PolicyFigures(target_per_replica=target, drain_seconds=drain)
 
 
-def _demands(looks: Sequence[Look]) -> Iterator[RecordedDemand]:
-    """What each job said, as often as a job would say it."""
+def _demands(snapshots: Sequence[StatusSnapshot]) -> Iterator[RecordedDemand]:
+    """Return each job's demands, as often as a trainer renews them."""
     said: dict[str, tuple[float, Demand]] = {}
-    for look in looks:
-        for status in look.status.demands:
-            demand = _demand(status, look.now)
+    for snapshot in snapshots:
+        for status in snapshot.status.demands:
+            demand = _demand(status, snapshot.now)
             if demand is None:
                 continue
             when, before = said.get(demand.job, (-math.inf, None))
-            if demand.phase != (before and before.phase) or look.seconds - when >= LEASE_SECONDS / 3:
-                said[demand.job] = (look.seconds, demand)
-                yield RecordedDemand(at_seconds=look.seconds, demand=demand)
+            if demand.phase != (before and before.phase) or snapshot.seconds - when >= LEASE_SECONDS / 3:
+                said[demand.job] = (snapshot.seconds, demand)
+                yield RecordedDemand(at_seconds=snapshot.seconds, demand=demand)
 
 
 def _demand(status: DemandStatus, now: datetime) -> Demand | None:

@@ -1,10 +1,10 @@
-"""One policy against one trace.
+"""One policy on one trace.
 
-    wait    how much later the jobs ended than if every score had come at the instant it was asked for, summed over jobs
-    stall   the part of that which a fleet of the trace's full size, always warm, would not have cost
-    GPU     replicas times seconds, from each one's making to its end
+    wait    how much later the jobs ended than if every score had come at once, in seconds, summed over jobs
+    stall   the part of the wait that a warm fleet of the trace's full size would have avoided
+    GPU     GPU-seconds: replicas times seconds, from each one's creation to its end
 
-Where a trace has requests and no jobs, the wait is the time in which any request was unanswered.
+For a trace of requests without jobs, the wait is the time in which any request was unanswered.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,139 +14,121 @@ from random import Random
 from typing import Final
 
 from rewardpool_operator.autoscaler.signals import Announcement
-from rewardpool_simulator.announcing import replayed
+from rewardpool_simulator.announcing import replayed_announcements
 from rewardpool_simulator.draws import JobDraws
 from rewardpool_simulator.events import Events
-from rewardpool_simulator.fleet import Fleet, Replica, Request
-from rewardpool_simulator.ours import Senses
-from rewardpool_simulator.policy import Policy, View
+from rewardpool_simulator.fleet import Request, SimulatedFleet, SimulatedReplica
+from rewardpool_simulator.policy import Policy
+from rewardpool_simulator.pool_policy import Observation
 from rewardpool_simulator.trace import Arrivals, Duration, Trace
-from rewardpool_simulator.trainers import Instant, RequestHandler, Trainer
+from rewardpool_simulator.trainers import InstantScorer, Scorer, SimulatedTrainer
 
-PATIENCE: Final = 4.0
-"""A run is given up after so many times the length of its trace: with such a policy the jobs do not end."""
-FEWEST_SECONDS: Final = 3600.0
-"""And not before this."""
+MAX_LENGTH_FACTOR: Final = 4.0
+"""A run is aborted after so many times the length of its trace: under such a policy the jobs never end."""
+MIN_LIMIT_SECONDS: Final = 3600.0
+"""A run is not aborted before this."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobResult:
-    """How one job fared."""
+    """The result of one job."""
 
     job: str
     ended_seconds: float | None
-    """When it was over, since the trace began; None where it was given up."""
+    """Seconds since the trace began; None where the run was aborted."""
     wait_seconds: float
-    """How much later that was than with instant scores."""
+    """Seconds by which the job ended later than with instant scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
-    """The fleet at one moment."""
-
-    seconds: float
-    requests: int
-    desired: int
-    ready: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """What came of one policy on one trace."""
+class PolicyRun:
+    """The result of one policy on one trace."""
 
     policy: str
     finished: bool
-    """Whether all jobs ended."""
+    """False where the run was aborted."""
     seconds: float
-    """Length of the run."""
     wait_seconds: float
     gpu_seconds: float
     changes: int
-    """How often another number of replicas was wanted."""
+    """How often the wanted size changed."""
     peak: int
-    """Most replicas that were wanted."""
+    """Largest wanted size."""
     answered: int
     retried: int
-    """Requests that were asked for again because their replica was lost."""
+    """Requests that were sent to another replica because theirs was lost."""
     jobs: tuple[JobResult, ...]
-    sights: tuple[Sight, ...]
-    """At each decision after which something was different; for charts and for finding out why."""
 
 
-class Crowd:
-    """Requests that come whatever the fleet does."""
+class OpenLoad:
+    """Open-loop load: requests that come at fixed times, whatever the fleet does."""
 
     def __init__(
         self,
         arrivals: Sequence[Arrivals],
         service_seconds: Duration,
-        handler: RequestHandler,
+        scorer: Scorer,
         events: Events,
         *,
         seed: str,
     ) -> None:
         self.busy_seconds = 0.0
-        """In which any request was unanswered."""
+        """Seconds in which any request was unanswered."""
         self._left = sum(arrival.samples for arrival in arrivals)
         self._unanswered = 0
         self._busy_since = 0.0
-        self._handler = handler
+        self._scorer = scorer
         self._events = events
         self._service_seconds = service_seconds
-        self._chance = Random(f"{seed}/crowd")
+        self._random = Random(f"{seed}/crowd")
         for arrival in arrivals:
             apart = arrival.over_seconds / arrival.samples
             for number in range(arrival.samples):
-                events.at(arrival.at_seconds + number * apart, self._ask, service_seconds.draw(self._chance))
+                events.call_at(arrival.at_seconds + number * apart, self._submit, service_seconds.draw(self._random))
 
     @property
     def is_over(self) -> bool:
-        """Whether all of them came and were answered."""
+        """Whether all requests came and were answered."""
         return not self._left
 
-    def _ask(self, service_seconds: float) -> None:
+    def _submit(self, service_seconds: float) -> None:
         if not self._unanswered:
             self._busy_since = self._events.now
         self._unanswered += 1
-        self._handler.ask(Request(service_seconds, self._take))
+        self._scorer.submit(Request(service_seconds, self._on_response))
 
-    def _take(self) -> None:
+    def _on_response(self) -> None:
         self._left -= 1
         self._unanswered -= 1
         if not self._unanswered:
             self.busy_seconds += self._events.now - self._busy_since
 
 
-PolicyMaker = Callable[[Senses], Policy]
-"""Makes a policy without a past."""
+PolicyFactory = Callable[[Observation], Policy]
+"""Creates a policy without history; RewardPool's own read the observation, others may ignore it."""
 
 
 def simulate(
-    trace: Trace, make: PolicyMaker, *, seed: int = 0, on_progress: Callable[[float], None] | None = None
-) -> Run:
-    """Run one policy against a trace, as `Simulator.run` does."""
+    trace: Trace, make: PolicyFactory, *, seed: int = 0, on_progress: Callable[[float], None] | None = None
+) -> PolicyRun:
+    """Run one policy on a trace, as `Simulator.run` does."""
     return Simulator(trace, seed=seed).run(make, on_progress)
 
 
 class Simulator:
-    """Runs policies against one trace; what is the same for all of them is found out once."""
+    """Runs policies on one trace; what they share is computed once."""
 
     def __init__(self, trace: Trace, *, seed: int = 0) -> None:
-        """Prepare.
-
-        Args:
-            trace: what happens.
-            seed: of all chance; the same seed gives the same runs.
-        """
+        """Create a simulator; the same seed gives the same runs."""
         self._trace, self._seed = trace, seed
         self._draws = [JobDraws(job, trace.fleet.service_seconds, seed=str(seed)) for job in trace.jobs]
 
-    def run(self, make: PolicyMaker, on_progress: Callable[[float], None] | None = None) -> Run:
-        """One policy's run.
+    def run(self, make: PolicyFactory, on_progress: Callable[[float], None] | None = None) -> PolicyRun:
+        """Run one policy.
 
         Args:
-            make: of the policy.
-            on_progress: called now and then with the share of the trace that is done, 0 to 1.
+            make: creates the policy.
+            on_progress: called at every decision with the share of the trace that is done, 0 to 1.
         """
         ended = self.ends_with_instant_scores
         silent = on_progress or (lambda share: None)
@@ -154,26 +136,26 @@ class Simulator:
 
     @cached_property
     def ends_with_instant_scores(self) -> Mapping[str, float]:
-        """When each job would be over, in seconds since the trace began, if scores took no time."""
+        """When each job would end if scores took no time, in seconds since the trace began."""
         events = Events()
-        trainers = self._trainers(Instant(events), events)
-        while events.next():
+        trainers = self._trainers(InstantScorer(events), events)
+        while events.run_next():
             pass
         return {trainer.job.name: trainer.ended or 0.0 for trainer in trainers}
 
-    def _trainers(self, handler: RequestHandler, events: Events) -> list[Trainer]:
+    def _trainers(self, scorer: Scorer, events: Events) -> list[SimulatedTrainer]:
         jobs = zip(self._trace.jobs, self._draws, strict=True)
-        return [Trainer(job, draws, handler, events) for job, draws in jobs]
+        return [SimulatedTrainer(job, draws, scorer, events) for job, draws in jobs]
 
 
 class _Simulation:
-    """One run; also what our own policies see (`ours.Senses`)."""
+    """One run, which is also the `Observation` of the policy."""
 
     def __init__(
         self,
         trace: Trace,
-        make: PolicyMaker,
-        trainers: Callable[[RequestHandler, Events], list[Trainer]],
+        make: PolicyFactory,
+        trainers: Callable[[Scorer, Events], list[SimulatedTrainer]],
         expected: Mapping[str, float],
         *,
         seed: int,
@@ -181,79 +163,69 @@ class _Simulation:
     ) -> None:
         self._trace, self._expected, self._on_progress = trace, expected, on_progress
         self._events = events = Events()
-        self._fleet = Fleet(trace.fleet, events, seed=str(seed))
+        self._fleet = SimulatedFleet(trace.fleet, events, seed=str(seed))
         self._trainers = trainers(self._fleet, events)
-        self._crowd = Crowd(trace.arrivals, trace.fleet.service_seconds, self._fleet, events, seed=str(seed))
-        self._sights: list[Sight] = []
+        self._open_load = OpenLoad(trace.arrivals, trace.fleet.service_seconds, self._fleet, events, seed=str(seed))
         self._policy = make(self)
         for loss in trace.faults.losses:
-            events.at(loss.at_seconds, self._fleet.lose, loss.share)
+            events.call_at(loss.at_seconds, self._fleet.lose, loss.share)
         for shortage in trace.faults.shortages:
-            events.at(shortage.from_seconds, self._fleet.fit, shortage.replicas)
-            events.at(shortage.until_seconds, self._fleet.fit, None)
-        events.at(0.0, self._decide)
+            events.call_at(shortage.from_seconds, self._fleet.limit_capacity, shortage.replicas)
+            events.call_at(shortage.until_seconds, self._fleet.limit_capacity, None)
+        events.call_at(0.0, self._decide)
 
-    def run(self) -> Run:
-        """Until the trace and its jobs are over, or it is plain that they will not be."""
-        limit = max(PATIENCE * self._trace.seconds, FEWEST_SECONDS)
+    def run(self) -> PolicyRun:
+        """Run until the trace and its jobs are over, or to the time limit."""
+        limit = max(MAX_LENGTH_FACTOR * self._trace.seconds, MIN_LIMIT_SECONDS)
         events = self._events
-        events.go_on(self._trace.seconds)
+        events.run_until(self._trace.seconds)
         while events.now < limit and not self._is_over():
-            events.next()
+            events.run_next()
         jobs = tuple(self._result(trainer, self._expected[trainer.job.name]) for trainer in self._trainers)
-        return Run(
+        return PolicyRun(
             policy=self._policy.name,
             finished=self._is_over(),
             seconds=self._events.now,
-            wait_seconds=sum(job.wait_seconds for job in jobs) + self._crowd.busy_seconds,
+            wait_seconds=sum(job.wait_seconds for job in jobs) + self._open_load.busy_seconds,
             gpu_seconds=self._fleet.gpu_seconds(),
             changes=self._fleet.changes,
             peak=self._fleet.peak,
             answered=self._fleet.answered,
             retried=self._fleet.retried,
             jobs=jobs,
-            sights=tuple(self._sights),
         )
 
     @property
-    def ready(self) -> Sequence[Replica]:
-        """Replicas that take requests."""
+    def ready(self) -> Sequence[SimulatedReplica]:
+        """Replicas that receive requests."""
         return self._fleet.ready
 
     @property
-    def is_short(self) -> bool:
-        """Whether a replica fits nowhere."""
-        return self._fleet.is_short
+    def lacks_capacity(self) -> bool:
+        """Whether a replica fits on no node."""
+        return self._fleet.lacks_capacity
 
     @property
-    def is_blind(self) -> bool:
+    def metrics_missing(self) -> bool:
         """Whether the routers' metrics are missing."""
         now = self._events.now
         return any(span.from_seconds <= now < span.until_seconds for span in self._trace.faults.blind)
 
     def announcements(self) -> tuple[Announcement, ...]:
-        """The last announcement of every job."""
+        """Return the last announcement of every job."""
         demands = (trainer.announcer.announcement() for trainer in self._trainers)
-        recorded = replayed(self._trace.demands, now=self._events.now)
+        recorded = replayed_announcements(self._trace.demands, now=self._events.now)
         return (*(one for one in demands if one is not None), *recorded)
 
     def _is_over(self) -> bool:
-        return self._crowd.is_over and all(trainer.is_over for trainer in self._trainers)
+        return self._open_load.is_over and all(trainer.is_over for trainer in self._trainers)
 
-    def _result(self, trainer: Trainer, expected: float) -> JobResult:
+    def _result(self, trainer: SimulatedTrainer, expected: float) -> JobResult:
         ended = self._events.now if trainer.ended is None else trainer.ended
         return JobResult(job=trainer.job.name, ended_seconds=trainer.ended, wait_seconds=ended - expected)
 
     def _decide(self) -> None:
-        view = self._fleet.view()
-        self._fleet.scale(max(0, min(self._policy.decide(view), self._trace.fleet.max_replicas)))
-        self._note(view)
+        wanted = self._policy.decide(self._fleet.view())
+        self._fleet.scale(max(0, min(wanted, self._trace.fleet.max_replicas)))
         self._on_progress(min(1.0, self._events.now / self._trace.seconds))
-        self._events.after(self._policy.period_seconds, self._decide)
-
-    def _note(self, view: View) -> None:
-        seen = (view.requests, self._fleet.desired, view.ready)
-        last = self._sights[-1] if self._sights else None
-        if last is None or seen != (last.requests, last.desired, last.ready):
-            requests, desired, ready = seen
-            self._sights.append(Sight(seconds=view.now, requests=requests, desired=desired, ready=ready))
+        self._events.call_later(self._policy.period_seconds, self._decide)

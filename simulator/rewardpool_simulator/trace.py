@@ -1,8 +1,8 @@
-"""What a trace is: a pool, the jobs that use it, and what goes wrong meanwhile.
+"""The format of a trace: a pool, the jobs that use it, and faults.
 
-Not a list of requests. A trainer that waits for scores asks later for the next ones, so a trace says how jobs behave,
-and the simulator lets them live with the fleet (`trainers.py`). A recorded trace is the exception: it says when
-requests came, and nothing follows from a late score.
+A trace is not a list of requests. A trainer that waits for scores submits its next samples later, so a trace says how
+jobs behave, and the simulator runs them together with the fleet (`trainers.py`). A recorded trace is the exception: it
+has the times of requests, and a late score delays nothing.
 
 Traces are YAML or JSON with camelCase names, as manifests are; those that come with the package are in `traces/`.
 """
@@ -19,29 +19,26 @@ from rewardpool_api.demand import JOB_PATTERN, MAX_JOB_NAME, MAX_SECONDS, Demand
 from rewardpool_api.documents import yaml_problem
 from rewardpool_api.rules import ApiModel, Rule
 
-MAX_SAMPLES: Final = 100_000
-"""Of one burst: each of them is an event or two."""
+MAX_SAMPLES: Final = 100_000  # of one burst: each sample is an event or two
 Time = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Length = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Samples = Annotated[int, Field(ge=1, le=MAX_SAMPLES)]
 
 
 class TraceError(ValueError):
-    """The text says what is wrong with a trace, a line per field."""
+    """A trace that is not valid; the text has a line per field."""
 
 
 class Duration(ApiModel):
-    """How long something takes, by chance or always the same."""
+    """A duration, constant or random."""
 
     type: Literal["Constant", "Uniform", "Lognormal", "Pareto"] = "Constant"
     """Uniform: between `seconds` and `mostSeconds`. Lognormal: `seconds` is the median, `shape` sigma. Pareto:
-    `seconds` is the least, `shape` alpha, of which less means a longer tail."""
+    `seconds` is the minimum, `shape` alpha: the smaller, the longer the tail."""
     seconds: Length
-    """What it takes, or see `type`."""
     most_seconds: Length | None = None
-    """No more than this: an answer is cut at its length limit."""
+    """Maximum, such as that of an answer with a length limit."""
     shape: Annotated[float, Field(gt=0, le=10)] | None = None
-    """Sigma, or alpha."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -61,50 +58,49 @@ class Duration(ApiModel):
         ),
     )
 
-    def draw(self, chance: Random) -> float:
-        """Seconds, by chance."""
+    def draw(self, random: Random) -> float:
+        """Return random seconds."""
         most = self.most_seconds or math.inf
         match self.type:
             case "Constant":
                 return self.seconds
             case "Uniform":
-                return chance.uniform(self.seconds, most)
+                return random.uniform(self.seconds, most)
             case "Lognormal":
-                return min(most, self.seconds * chance.lognormvariate(0.0, self.shape or 0.0))
+                return min(most, self.seconds * random.lognormvariate(0.0, self.shape or 0.0))
             case "Pareto":
-                return min(most, self.seconds * chance.paretovariate(self.shape or 1.0))
+                return min(most, self.seconds * random.paretovariate(self.shape or 1.0))
 
 
 class FleetSpec(ApiModel):
-    """What a replica is, and how many there may be."""
+    """What a replica can do, and how many replicas are allowed."""
 
     max_replicas: Annotated[int, Field(ge=1, le=1000)]
-    """Most replicas of any policy."""
+    """For every policy."""
     start_seconds: Duration
-    """From a replica's making to its first request."""
+    """From a replica's creation until it is ready."""
     service_seconds: Duration
-    """What one sample takes at a replica that works on it."""
+    """Seconds of work on one sample."""
     concurrency: Annotated[int, Field(ge=1, le=4096)]
     """Samples that a replica works on at once, each as fast as if it were alone."""
     queue: Annotated[int, Field(ge=0, le=65_536)] | None = None
-    """Samples that the router gives a replica beyond those. Default: as many as `concurrency`. What does not fit
-    anywhere the router holds."""
+    """Samples that a replica queues in addition (default: as many as `concurrency`). The router keeps all others."""
 
     @property
-    def room(self) -> int:
-        """Samples that a replica takes."""
+    def replica_capacity(self) -> int:
+        """Samples that a replica works on and queues."""
         return self.concurrency + (self.concurrency if self.queue is None else self.queue)
 
 
 class PolicyFigures(ApiModel):
-    """What whoever sets up the pool would tell any autoscaler."""
+    """The settings that any autoscaler needs."""
 
     target_per_replica: Annotated[int, Field(ge=1, le=65_536)]
     """Requests in flight or waiting per replica."""
     drain_seconds: Annotated[int, Field(ge=1, le=3600)] = 5
     """For policies DrainTime and Demand."""
     cooldown_seconds: Annotated[int, Field(ge=0, le=86_400)] = 600
-    """For those of our policies that go to zero only after a while."""
+    """For RewardPool's own policies: time without load before they scale to zero."""
 
 
 class JobSpec(ApiModel):
@@ -113,29 +109,29 @@ class JobSpec(ApiModel):
     name: Annotated[str, Field(max_length=MAX_JOB_NAME, pattern=JOB_PATTERN)]
     starts_at_seconds: Time = 0.0
     load_seconds: Time = 0.0
-    """Until the first rollout: model loading, compilation."""
+    """Time until the first rollout: model loading, compilation."""
     mode: Literal["Synchronous", "OneStepOff", "FullyAsync"] = "Synchronous"
-    """Synchronous: rollout, scores, update, one after the other. OneStepOff: the next rollout runs while this one is
-    scored and trained on. FullyAsync: rollouts run up to `staleness` updates ahead, and an update takes the first
+    """Synchronous: rollout, scores and update follow each other. OneStepOff: the next rollout runs while this one is
+    scored and trained on. FullyAsync: rollouts run up to `staleness` updates ahead, and an update trains on the first
     `samples` that are scored."""
     staleness: Annotated[int, Field(ge=1, le=64)] = 2
-    """Of mode FullyAsync alone."""
+    """Only for mode FullyAsync."""
     steps: Annotated[int, Field(ge=1, le=100_000)]
     samples: Samples
     """Per step."""
     rollout_seconds: Duration
-    """From the beginning of a rollout to its last sample."""
+    """From a rollout's begin to its last sample."""
     arrivals: Literal["AtOnce", "Spread", "LongTailed"]
     """When a rollout's samples come. AtOnce: all at its end. Spread: evenly. LongTailed: most early, few late, the
     last at its end."""
     update_seconds: Duration
-    """What an update takes, with whatever comes before the next rollout can begin."""
+    """An update, with all that precedes the next rollout."""
     callers: Samples | None = None
-    """Samples that the trainer has asked for and not got at any time, at most. Default: no limit."""
+    """Most samples that are submitted and not scored at one time (default: no limit)."""
     announces: bool = True
-    """Whether it announces its demand."""
+    """Whether the job announces its demand."""
     dies_after_steps: Annotated[int, Field(ge=0)] | None = None
-    """It is killed in the rollout after that step, with no word to anybody. Default: it ends as planned."""
+    """Step after which the job is killed in its next rollout, without an announcement (default: it ends as planned)."""
 
     @property
     def ahead(self) -> int:
@@ -144,31 +140,31 @@ class JobSpec(ApiModel):
 
 
 class Arrivals(ApiModel):
-    """Requests that come whatever the fleet does, as a recording has them."""
+    """Recorded requests, which come whatever the fleet does."""
 
     at_seconds: Time
     samples: Samples
     over_seconds: Time = 0.0
-    """Spread evenly over this."""
+    """Time over which the samples are spread evenly."""
 
 
 class RecordedDemand(ApiModel):
-    """A demand that a job announced while a trace was recorded."""
+    """A demand that a job announced during a recording."""
 
     at_seconds: Time
     demand: Demand
 
 
 class Loss(ApiModel):
-    """Replicas that vanish with what they work on, which is asked for again elsewhere."""
+    """A loss of replicas, whose requests start anew on others."""
 
     at_seconds: Time
     share: Annotated[float, Field(gt=0, le=1)]
-    """Of the replicas that there are, rounded up."""
+    """Share of the replicas that have a GPU, rounded up."""
 
 
-class Span(ApiModel):
-    """A while."""
+class Interval(ApiModel):
+    """A time interval."""
 
     from_seconds: Time
     until_seconds: Time
@@ -177,34 +173,34 @@ class Span(ApiModel):
         Rule(
             cel="self.fromSeconds < self.untilSeconds",
             message="fromSeconds must be less than untilSeconds",
-            holds=lambda span: span.from_seconds < span.until_seconds,
+            holds=lambda interval: interval.from_seconds < interval.until_seconds,
         ),
     )
 
 
-class Shortage(Span):
-    """A while in which the cluster has no room for more."""
+class Shortage(Interval):
+    """A time in which the cluster has room for few replicas."""
 
     replicas: Annotated[int, Field(ge=0)]
-    """No more than these fit; those that are there stay."""
+    """Replicas that fit; running ones stay."""
 
 
 class Faults(ApiModel):
-    """What goes wrong."""
+    """Faults of the cluster."""
 
     losses: list[Loss] = []
     shortages: list[Shortage] = []
-    blind: list[Span] = []
+    blind: list[Interval] = []
     """Times in which the routers' metrics are missing."""
 
 
 class Trace(ApiModel):
-    """A pool's life for a while."""
+    """A pool, its jobs or requests, and faults."""
 
     description: str = ""
-    """What it stands for, and where its figures come from."""
+    """What the trace models, and where its figures come from."""
     seconds: Length
-    """How long it is looked at; longer where the jobs take longer."""
+    """Least length of a run, which goes on until all jobs have ended."""
     fleet: FleetSpec
     figures: PolicyFigures
     jobs: Annotated[list[JobSpec], Field(max_length=64)] = []
@@ -227,23 +223,29 @@ class Trace(ApiModel):
 
 
 def parse_trace(text: str, *, name: str) -> Trace:
-    """The trace of a YAML or JSON text.
+    """Parse the YAML or JSON of a trace.
 
     Args:
         text: of the file.
         name: of the file, for messages.
 
     Raises:
-        TraceError: it is none; names the field.
+        TraceError: the text is not a valid trace; the message names the field.
     """
     try:
         raw = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise TraceError(f"{name}: it is not YAML: {yaml_problem(error)}") from None
-    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:  # of a tag, or of its depth
-        raise TraceError(f"{name}: it cannot be read: {error}") from None
+        raise TraceError(f"{name}: not YAML: {yaml_problem(error)}") from None
+    except (
+        ValueError,
+        LookupError,
+        AttributeError,
+        TypeError,
+        RecursionError,
+    ) as error:  # of a tag, or of too deep a nesting
+        raise TraceError(f"{name}: cannot be read: {error}") from None
     if not isinstance(raw, dict):
-        raise TraceError(f"{name} is no trace: it is not an object; `rewardpool trace show sync-grpo` shows one")
+        raise TraceError(f"{name}: expected an object; `rewardpool trace show sync-grpo` prints a valid trace")
     try:
         return Trace.model_validate(raw)
     except ValidationError as error:

@@ -1,12 +1,12 @@
 """The step from one to eight times the load, beside the computed table of docs/peers.md."""
 
 import pytest
-from autoscaler.policies import makers
+from autoscaler.policies import factories
 from autoscaler.step import MAX_REPLICAS, TARGET, StepResponse, step_response
 
 from rewardpool_simulator.trace import PolicyFigures
 
-MAKERS = makers(PolicyFigures(target_per_replica=TARGET), min_replicas=1, max_replicas=MAX_REPLICAS)
+FACTORIES = factories(PolicyFigures(target_per_replica=TARGET), min_replicas=1, max_replicas=MAX_REPLICAS)
 
 
 @pytest.mark.parametrize("ready_seconds", [0, 180])
@@ -23,14 +23,14 @@ MAKERS = makers(PolicyFigures(target_per_replica=TARGET), min_replicas=1, max_re
     ],
 )
 def test_a_step_is_answered_as_computed(name, seconds, peak, ready_seconds):
-    assert step_response(MAKERS[name], ready_seconds=ready_seconds) == StepResponse(seconds=seconds, peak=peak)
+    assert step_response(FACTORIES[name], ready_seconds=ready_seconds) == StepResponse(seconds=seconds, peak=peak)
 
 
 def test_queue_depth_answers_within_a_second_of_any_moment():
-    answer = step_response(MAKERS["queue-depth"], late_seconds=0.9)
+    answer = step_response(FACTORIES["queue-depth"], late_seconds=0.9)
     assert answer.seconds == pytest.approx(0.9)
     assert answer.peak == 8
 
 
 def test_a_step_that_is_never_answered_has_no_seconds():
-    assert step_response(MAKERS["aibrix-kpa"]).seconds is None
+    assert step_response(FACTORIES["aibrix-kpa"]).seconds is None

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from autoscaler.peers import PEERS
-from autoscaler.policies import NAMES, makers_for
+from autoscaler.policies import NAMES, factories_for
 from autoscaler.traces import main
 
-from rewardpool_simulator.run import Run, simulate
+from rewardpool_simulator.run import PolicyRun, simulate
 from rewardpool_simulator.trace import Trace, parse_trace
 
 TRACE = """
@@ -30,10 +30,10 @@ FAULTS = {
 }
 
 
-def run(policy: str, *, faults: object = None, seed: int = 0) -> Run:
+def run(policy: str, *, faults: object = None, seed: int = 0) -> PolicyRun:
     plain = parse_trace(TRACE, name="small").model_dump(by_alias=True)
     trace = Trace.model_validate(plain | ({"faults": faults} if faults else {}))
-    return simulate(trace, makers_for(trace)[policy], seed=seed)
+    return simulate(trace, factories_for(trace)[policy], seed=seed)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_peer_without_metrics_keeps_the_size() -> None:
 
 
 def test_our_policies_come_first() -> None:
-    assert list(makers_for(parse_trace(TRACE, name="small"))) == list(NAMES)
+    assert list(factories_for(parse_trace(TRACE, name="small"))) == list(NAMES)
     assert NAMES[-len(PEERS) :] == tuple(PEERS)
 
 

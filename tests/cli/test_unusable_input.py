@@ -140,10 +140,10 @@ def test_a_binary_file_is_refused(rewardpool: CommandLine, command: tuple[str, .
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "is no trace: it is not an object; `rewardpool trace show sync-grpo` shows one"),
-        ("- a", "is no trace: it is not an object"),
-        ("jobs: [", "it is not YAML: line 1, column 8"),
-        ("a: !!int b", "it cannot be read"),
+        ("", "expected an object; `rewardpool trace show sync-grpo` prints a valid trace"),
+        ("- a", "expected an object"),
+        ("jobs: [", "not YAML: line 1, column 8"),
+        ("a: !!int b", "cannot be read"),
     ],
 )
 def test_a_trace_that_is_none_is_refused(rewardpool: CommandLine, content: str, words: str) -> None:

@@ -17,19 +17,19 @@ def _order(*, series: bool, times: list[float], before: list[float], behind: lis
     def happens(what: str) -> None:
         seen.append((events.now, what))
         if what.startswith("series"):
-            events.after(1.0, happens, f"after {what}")
+            events.call_later(1.0, happens, f"after {what}")
 
     for number, at in enumerate(before):
-        events.at(at, happens, f"before {number}")
+        events.call_at(at, happens, f"before {number}")
     items = [(at, f"series {number}") for number, at in enumerate(sorted(times))]
     if series:
-        events.after_each(items, happens)
+        events.call_each_later(items, happens)
     else:
         for at, what in items:
-            events.after(at, happens, what)
+            events.call_later(at, happens, what)
     for number, at in enumerate(behind):
-        events.at(at, happens, f"behind {number}")
-    while events.next():
+        events.call_at(at, happens, f"behind {number}")
+    while events.run_next():
         pass
     return seen
 
@@ -45,6 +45,6 @@ def test_a_series_happens_as_if_each_of_its_calls_had_been_entered(
 def test_going_on_ends_with_the_first_thing_that_is_not_earlier() -> None:
     events, seen = Events(), list[float]()
     for at in (1.0, 3.0, 4.0, 5.0):
-        events.at(at, lambda: seen.append(events.now))
-    events.go_on(3.5)
+        events.call_at(at, lambda: seen.append(events.now))
+    events.run_until(3.5)
     assert seen == [1.0, 3.0, 4.0]

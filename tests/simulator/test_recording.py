@@ -7,8 +7,8 @@ from support.decide_builders import a_pool
 
 from rewardpool_api import RewardPoolStatus
 from rewardpool_operator.times import rfc3339
-from rewardpool_simulator.policies import always_on, makers_for
-from rewardpool_simulator.recording import Look, recorded
+from rewardpool_simulator.policies import always_on, factories_for
+from rewardpool_simulator.recording import StatusSnapshot, trace_from
 from rewardpool_simulator.run import simulate
 from rewardpool_simulator.trace import TraceError
 
@@ -25,11 +25,13 @@ def look(seconds, *, requests=0, demands=(), rate=RATE, starts=()):
     scaling = {"desired": 1, "reason": "", "serviceRate": rate, "starts": list(starts)}
     load = None if requests is None else {"inFlight": requests, "waiting": 0}
     status = {"replicas": 3, "load": load, "scaling": scaling, "demands": list(demands)}
-    return Look(seconds=seconds, now=NOW + timedelta(seconds=seconds), status=RewardPoolStatus.model_validate(status))
+    return StatusSnapshot(
+        seconds=seconds, now=NOW + timedelta(seconds=seconds), status=RewardPoolStatus.model_validate(status)
+    )
 
 
-def made(*looks):
-    return recorded(a_pool(), looks)
+def made(*snapshots):
+    return trace_from(a_pool(), snapshots)
 
 
 def came(trace):
@@ -74,8 +76,8 @@ def demand(phase, seconds_until):
 
 
 def test_demands_are_heard_again_when_a_job_would_say_them():
-    looks = [look(second, requests=1, demands=[demand("Update", 100)]) for second in range(20)]
-    demands = made(*looks, look(20, requests=1, demands=[demand("Rollout", 100)])).demands
+    snapshots = [look(second, requests=1, demands=[demand("Update", 100)]) for second in range(20)]
+    demands = made(*snapshots, look(20, requests=1, demands=[demand("Rollout", 100)])).demands
     assert [one.at_seconds for one in demands] == [0, 5, 10, 15, 20]
     assert demands[1].demand.starts_in_seconds == 95
     assert demands[-1].demand.starts_in_seconds is None
@@ -91,6 +93,6 @@ def test_a_recorded_demand_warms_the_simulated_fleet():
     quiet = [look(second, demands=[demand("Update", 300)]) for second in range(300)]
     burst = [look(second, requests=40, demands=[demand("Rollout", 300)]) for second in range(300, 330)]
     trace = made(*quiet, *burst, look(330))
-    warm = simulate(trace, makers_for(trace)["demand"])
+    warm = simulate(trace, factories_for(trace)["demand"])
     assert warm.answered == came(trace)
     assert warm.wait_seconds == pytest.approx(simulate(trace, always_on(trace.fleet.max_replicas)).wait_seconds, abs=3)

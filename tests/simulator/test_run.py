@@ -4,7 +4,8 @@ import pytest
 
 from rewardpool_simulator import builtin
 from rewardpool_simulator.compare import compare
-from rewardpool_simulator.policies import NAMES, always_on, by_manifest, makers_for
+from rewardpool_simulator.policies import NAMES, always_on, factories_for, manifest_policy
+from rewardpool_simulator.pool_policy import PoolPolicy
 from rewardpool_simulator.run import Simulator, simulate
 from rewardpool_simulator.trace import Trace
 
@@ -35,7 +36,7 @@ def trace(*, job=None, **given):
 
 
 def run(name, of, **given):
-    return simulate(of, makers_for(of)[name], **given)
+    return simulate(of, factories_for(of)[name], **given)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,13 +90,15 @@ def test_announced_bursts_find_a_warm_fleet_and_others_do_not():
 
 
 def test_a_killed_job_s_fleet_goes_although_nobody_says_so():
-    done = run("demand", trace(job={"diesAfterSteps": 1, "steps": 100}))
-    assert done.sights[-1].desired == 0
+    of, made = trace(job={"diesAfterSteps": 1, "steps": 100}), list[PoolPolicy]()
+    done = simulate(of, lambda observation: made.append(factories_for(of)["demand"](observation)) or made[0])
+    assert done.peak > 0
+    assert made[0].scaling_status.desired == 0
 
 
 def test_a_manifest_s_own_autoscaling_can_be_simulated():
-    scaling = makers_for(trace())["queue-depth"].args[1]  # type: ignore[attr-defined]  # a partial
-    done = simulate(trace(), by_manifest(scaling))
+    scaling = factories_for(trace())["queue-depth"].args[1]  # type: ignore[attr-defined]  # a partial
+    done = simulate(trace(), manifest_policy(scaling))
     assert done.policy == "manifest"
     assert done.gpu_seconds == run("queue-depth", trace()).gpu_seconds
 
@@ -108,8 +111,8 @@ def test_recorded_requests_come_when_they_came():
 
 
 def test_stall_is_told_beside_the_smallest_fleet_that_stalls_as_little():
-    makers = makers_for(trace())
-    found = compare(trace(), {name: makers[name] for name in ("demand", "queue-depth")}, name="small")
+    factories = factories_for(trace())
+    found = compare(trace(), {name: factories[name] for name in ("demand", "queue-depth")}, name="small")
     assert list(found.outcomes) == ["demand", "queue-depth"]
     assert found.always_on.stall_seconds <= found.outcomes["demand"].stall_seconds + 1
     assert found.share("demand") == found.outcomes["demand"].run.gpu_seconds / found.always_on.run.gpu_seconds

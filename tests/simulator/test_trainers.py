@@ -2,11 +2,11 @@
 
 import pytest
 
-from rewardpool_simulator.announcing import moment
+from rewardpool_simulator.announcing import to_datetime
 from rewardpool_simulator.draws import JobDraws
 from rewardpool_simulator.events import Events
 from rewardpool_simulator.trace import Duration, JobSpec
-from rewardpool_simulator.trainers import Trainer
+from rewardpool_simulator.trainers import SimulatedTrainer
 
 LOAD, ROLLOUT, UPDATE = 20, 100, 50
 
@@ -18,14 +18,14 @@ class Late:
         self.events, self.seconds, self.not_before = events, seconds, not_before
         self.at_once = self.most_at_once = 0
 
-    def ask(self, request):
+    def submit(self, request):
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        self.events.at(max(self.not_before, self.events.now + self.seconds), self.answer, request)
+        self.events.call_at(max(self.not_before, self.events.now + self.seconds), self.answer, request)
 
     def answer(self, request):
         self.at_once -= 1
-        request.answered()
+        request.on_response()
 
 
 def trainer(late_seconds, *, not_before=0.0, **given):
@@ -41,13 +41,13 @@ def trainer(late_seconds, *, not_before=0.0, **given):
     events = Events()
     scorer = Late(events, late_seconds, not_before=not_before)
     job = JobSpec(**figures | given)
-    made = Trainer(job, JobDraws(job, Duration(seconds=1), seed="0"), scorer, events)
+    made = SimulatedTrainer(job, JobDraws(job, Duration(seconds=1), seed="0"), scorer, events)
     return made, events, scorer
 
 
 def ended(late_seconds, **given):
     made, events, _ = trainer(late_seconds, **given)
-    while events.next():
+    while events.run_next():
         pass
     return made.ended
 
@@ -80,14 +80,14 @@ def test_a_fully_asynchronous_job_loses_its_scores_latency_once():
 
 def test_rollouts_run_no_further_ahead_than_the_staleness_allows():
     stuck, events, _ = trainer(0, mode="FullyAsync", staleness=2, steps=20, not_before=10_000)
-    while events.now < 9_000 and events.next():
+    while events.now < 9_000 and events.run_next():
         pass
     assert stuck.submitted == 3 * 10
 
 
 def test_callers_bound_what_is_asked_for_at_once():
     made, events, scorer = trainer(5, callers=4)
-    while events.next():
+    while events.run_next():
         pass
     assert scorer.most_at_once == 4
     assert made.scored == made.submitted == 30
@@ -95,7 +95,7 @@ def test_callers_bound_what_is_asked_for_at_once():
 
 def test_a_job_that_is_killed_asks_for_nothing_more():
     made, events, _ = trainer(1, dies_after_steps=1)
-    while events.next():
+    while events.run_next():
         pass
     assert made.ended == LOAD + (ROLLOUT + 1 + UPDATE) + ROLLOUT / 2
     assert made.submitted == 10
@@ -104,8 +104,8 @@ def test_a_job_that_is_killed_asks_for_nothing_more():
 def at(seconds, **given):
     """What is heard of a job at a time."""
     made, events, _ = trainer(5, **given)
-    events.at(seconds, lambda: None)
-    while events.now < seconds and events.next():
+    events.call_at(seconds, lambda: None)
+    while events.now < seconds and events.run_next():
         pass
     return made.announcer.announcement()
 
@@ -120,18 +120,18 @@ def test_in_the_fourth_update_it_is_known_when_the_next_burst_comes():
     step = ROLLOUT + 5 + UPDATE
     heard = at(LOAD + 3 * step + ROLLOUT + 5 + 20, steps=5)
     next_samples = LOAD + 4 * step + ROLLOUT
-    assert heard.renewed.timestamp() + heard.demand.starts_in_seconds == moment(next_samples).timestamp()
+    assert heard.renewed.timestamp() + heard.demand.starts_in_seconds == to_datetime(next_samples).timestamp()
 
 
 def test_its_word_is_renewed_every_five_seconds():
-    assert (moment(39.9) - at(39.9).renewed).total_seconds() < 5
+    assert (to_datetime(39.9) - at(39.9).renewed).total_seconds() < 5
 
 
 def test_a_dead_job_s_word_lapses():
     death = LOAD + ROLLOUT / 2
     heard = at(death + 30, dies_after_steps=0)
-    assert heard.is_live(moment(death + 5))
-    assert not heard.is_live(moment(death + 16))
+    assert heard.is_live(to_datetime(death + 5))
+    assert not heard.is_live(to_datetime(death + 16))
 
 
 def test_a_job_that_announces_nothing_is_not_heard():

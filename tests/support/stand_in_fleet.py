@@ -17,7 +17,6 @@ def a_view(*, now: float = 0.0, requests: int = 0, desired: int = 1, ready: int 
         now=now,
         in_flight=in_flight,
         waiting=requests - in_flight,
-        per_replica=tuple(in_flight // ready + (number < in_flight % ready) for number in range(ready)),
         desired=desired,
         ready=ready,
         starting=desired - ready,

@@ -1,7 +1,7 @@
-"""Our own autoscaler in the simulator: the function that the operator calls, fed as the operator feeds it.
+"""RewardPool's own autoscaler in the simulator: the function that the operator calls, with the operator's inputs.
 
-Throughputs are measured by the operator's code from what a simulated router counts; announcements are made by the
-trainer plugin's. The looks come as often as the operator has them while a pool is busy.
+The operator's code measures throughputs from what a simulated router counts; the trainer plugin's code makes the
+announcements. Decisions are as frequent as the operator's while a pool is busy.
 """
 
 from collections.abc import Sequence
@@ -12,69 +12,69 @@ from rewardpool_api.status import LoadStatus, ScalingStatus
 from rewardpool_operator.autoscaler.recommend import recommend
 from rewardpool_operator.autoscaler.signals import Announcement, Signals, Start, Throughput
 from rewardpool_operator.throughput import BusyWorker, Count
-from rewardpool_simulator.announcing import moment
-from rewardpool_simulator.fleet import Replica
+from rewardpool_simulator.announcing import to_datetime
+from rewardpool_simulator.fleet import SimulatedReplica
 from rewardpool_simulator.policy import View
 
-LOOK_SECONDS: Final = 1.0
-"""Between two decisions."""
+PERIOD_SECONDS: Final = 1.0
 ROUTER: Final = "router"
 
 
-class Senses(Protocol):
-    """What our autoscaler sees beside the view."""
+class Observation(Protocol):
+    """What the operator observes in addition to a `View`."""
 
     @property
-    def ready(self) -> Sequence[Replica]:
-        """Replicas that take requests."""
+    def ready(self) -> Sequence[SimulatedReplica]:
+        """Replicas that receive requests."""
 
     @property
-    def is_short(self) -> bool:
-        """Whether a replica fits nowhere."""
+    def lacks_capacity(self) -> bool:
+        """Whether a replica fits on no node."""
 
     @property
-    def is_blind(self) -> bool:
+    def metrics_missing(self) -> bool:
         """Whether the routers' metrics are missing."""
 
     def announcements(self) -> tuple[Announcement, ...]:
-        """The last announcement of every job."""
+        """Return the last announcement of every job."""
 
 
-class Ours:
-    """A pool with autoscaling, by its manifest."""
+class PoolPolicy:
+    """A pool's autoscaling, by its spec."""
 
-    period_seconds = LOOK_SECONDS
+    period_seconds = PERIOD_SECONDS
 
-    def __init__(self, name: str, scaling: AutoscalingSpec, senses: Senses) -> None:
+    def __init__(self, name: str, scaling: AutoscalingSpec, observation: Observation) -> None:
         self.name = name
         self.scaling_status: ScalingStatus | None = None
         """The last decision, with its reason."""
         self._scaling = scaling
-        self._senses = senses
+        self._observation = observation
         self._busy: dict[str, BusyWorker] = {}
 
     def decide(self, view: View) -> int:
-        """Wanted replicas."""
+        """Return the wanted replicas."""
+        seen = self._observation
         throughputs = self._throughputs(view.now)
         signals = Signals(
-            now=moment(view.now),
-            load=None if self._senses.is_blind else LoadStatus(in_flight=view.in_flight, waiting=view.waiting),
+            now=to_datetime(view.now),
+            load=None if seen.metrics_missing else LoadStatus(in_flight=view.in_flight, waiting=view.waiting),
             replicas=view.ready + view.starting,
             serving=view.ready,
-            unschedulable="no node has a free GPU" if self._senses.is_short else None,
+            unschedulable="no node has a free GPU" if seen.lacks_capacity else None,
             answered=sum(busy.answered for busy in self._busy.values()),
             throughputs=throughputs,
             starts=self._starts(),
-            announcements=self._senses.announcements(),
+            announcements=seen.announcements(),
         )
         decided = recommend(scaling=self._scaling, signals=signals, previous=self.scaling_status)
         self.scaling_status = decided.scaling
         return decided.scaling.desired
 
     def _throughputs(self, now: float) -> tuple[Throughput, ...]:
-        if self._senses.is_blind:
+        if self._observation.metrics_missing:
             return ()
-        ready = self._senses.ready
+        ready = self._observation.ready
         self._busy = {replica.name: self._busy.get(replica.name) or BusyWorker() for replica in ready}
         measured = ((replica.name, self._busy[replica.name].look(_count(replica), now=now)) for replica in ready)
         return tuple(
@@ -84,10 +84,10 @@ class Ours:
     def _starts(self) -> tuple[Start, ...]:
         return tuple(
             Start(worker=replica.name, seconds=replica.start_seconds)
-            for replica in self._senses.ready
+            for replica in self._observation.ready
             if replica.start_seconds is not None
         )
 
 
-def _count(replica: Replica) -> Count:
+def _count(replica: SimulatedReplica) -> Count:
     return Count(answered={ROUTER: replica.answered}, in_flight=len(replica.requests))
