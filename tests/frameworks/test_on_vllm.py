@@ -39,9 +39,9 @@ class Models:
         """The reward model's own raw logit, without router, client or adapter."""
         turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
         text = AutoTokenizer.from_pretrained(self.tokenizer).apply_chat_template(turns, tokenize=False)
-        request = {"model": self.reward_model.served_name, "input": text, "use_activation": False}
-        answer = http("POST", self.reward_model.url + "/classify", request, key=self.reward_model.key)[2]
-        return float(answer["data"][0]["probs"][-1])
+        request = {"model": self.reward_model.served_name, "input": text}
+        answer = http("POST", self.reward_model.url + "/v1/embeddings", request, key=self.reward_model.key)[2]
+        return float(answer["data"][0]["embedding"][-1])
 
 
 @pytest.fixture

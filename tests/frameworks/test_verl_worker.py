@@ -94,9 +94,9 @@ async def test_a_reward_model_scores_as_it_does_directly(
     [one] = await worker.compute_score_batch(batch_of(["123"]))
     turns = [{"role": "user", "content": "12"}, {"role": "assistant", "content": "123"}]
     text = transformers.AutoTokenizer.from_pretrained(model).apply_chat_template(turns, tokenize=False)
-    request = {"model": vllm_server.served_name, "input": text, "use_activation": False}
-    direct = http("POST", vllm_server.url + "/classify", request, key=vllm_server.key)[2]
-    assert one["reward_score"] == pytest.approx(direct["data"][0]["probs"][-1], abs=1e-5)
+    request = {"model": vllm_server.served_name, "input": text}
+    direct = http("POST", vllm_server.url + "/v1/embeddings", request, key=vllm_server.key)[2]
+    assert one["reward_score"] == pytest.approx(direct["data"][0]["embedding"][-1], abs=1e-5)
 
 
 async def test_a_judge_scores_and_its_words_stand_beside_the_score(

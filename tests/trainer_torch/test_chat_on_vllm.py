@@ -55,9 +55,9 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vl
 
 def score_of(server: VllmServer, given: Any) -> tuple[float, int]:
     """The raw logit that vLLM gives to a text or to token ids, and how many tokens it saw."""
-    request = {"model": server.served_name, "input": given, "use_activation": False}
-    answer = http("POST", server.url + "/classify", request, key=server.key)[2]
-    return float(answer["data"][0]["probs"][-1]), int(answer["usage"]["prompt_tokens"])
+    request = {"model": server.served_name, "input": given}
+    answer = http("POST", server.url + "/v1/embeddings", request, key=server.key)[2]
+    return float(answer["data"][0]["embedding"][-1]), int(answer["usage"]["prompt_tokens"])
 
 
 def spec_of(server: VllmServer, folder: Path, **fields: Any) -> dict[str, Any]:

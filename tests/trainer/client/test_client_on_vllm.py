@@ -16,9 +16,9 @@ TEXTS = [f"What is {number} plus one? It is {number + 1}." for number in range(2
 
 
 def logit(server: VllmServer, text: str) -> float:
-    """What vLLM itself says of a text, past router, middleware and client."""
-    request = {"model": server.served_name, "input": text, "use_activation": False}
-    return float(http("POST", server.url + "/classify", request, key=server.key)[2]["data"][0]["probs"][-1])
+    """What the worker itself says of a text, past router and client."""
+    request = {"model": server.served_name, "input": text}
+    return float(http("POST", server.url + "/v1/embeddings", request, key=server.key)[2]["data"][0]["embedding"][-1])
 
 
 async def stream(server: VllmServer, folder: Path, texts: list[str]) -> dict[int, Outcome]:
