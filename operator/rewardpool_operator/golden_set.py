@@ -74,7 +74,8 @@ class GoldenScores:
 def parse_golden_set(content: str, *, most: int = MAX_TEXTS) -> GoldenSet:
     """Read a golden set.
 
-    Lines end at newlines alone; empty ones and a byte order mark are skipped.
+    Lines end at newlines alone; empty ones and a byte order mark are skipped. Errors quote nothing: a pool may name any
+    ConfigMap, and who makes it need not have the right to read that.
 
     Raises:
         GoldenSetError: no lines, too many, or one that is not what it should be.
@@ -98,10 +99,10 @@ def _parse_line(number: int, line: str) -> GoldenText:
         raise GoldenSetError(f'line {number} is not an object with a text: {{"text": "...", "score": 0.42}}')
     unknown = sorted(entry.keys() - {"text", "score"})
     if unknown:
-        raise GoldenSetError(f"line {number} has {unknown[0]!r:.60}; there are only text and score")
+        raise GoldenSetError(f"line {number} has fields beside text and score, of which there are no others")
     expected = entry.get("score")
     if expected is not None and not _is_score(expected):
-        raise GoldenSetError(f"line {number} has the score {expected!r:.60}, which is not a finite number")
+        raise GoldenSetError(f"line {number} has a score that is not a finite number")
     return GoldenText(line=number, text=entry["text"], expected=None if expected is None else float(expected))
 
 

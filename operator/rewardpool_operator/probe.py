@@ -7,7 +7,7 @@ asked for a score as a trainer would ask.
 import json
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -16,7 +16,7 @@ from rewardpool_api import names
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError, InvalidResponseError, parse_answer
 from rewardpool_api.model import ModelType
 from rewardpool_operator.bounded import AnswerTooLargeError, read_text
-from rewardpool_operator.untrusted import count_of, printable
+from rewardpool_operator.untrusted import count_of, printable, without_secrets
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ MAX_ANSWER_BYTES = 1 << 20
 
 MAX_REASON = 500
 """Characters of why there was no score."""
+MAX_WORDS = 4096
+"""Characters of what a worker says that are looked at for that."""
 
 MAX_DIGEST = 64
 """Characters of a tokenizer's digest."""
@@ -90,7 +92,7 @@ async def probe_score(
         )
     except (NoScoreError, InvalidResponseError) as error:
         reached = not isinstance(error, UnreachableError)
-        return ProbeResult(ok=False, error=printable(str(error), most=MAX_REASON), reached=reached)
+        return ProbeResult(ok=False, error=printable(caller.said(str(error)), most=MAX_REASON), reached=reached)
 
 
 async def score_text(
@@ -107,7 +109,7 @@ async def score_text(
     """
     caller = _Caller(session, worker_url.rstrip("/"), key)
     scores = parse_answer(await caller.post(SCORE_PATH, {"model": served_name, "input": text}), count=1)
-    return scores if isinstance(scores, CallerError) else scores[0]
+    return replace(scores, message=caller.said(scores.message)) if isinstance(scores, CallerError) else scores[0]
 
 
 async def read_in_flight(session: aiohttp.ClientSession, worker_url: str, *, key: str | None) -> int | None:
@@ -142,12 +144,13 @@ async def turn(session: aiohttp.ClientSession, worker_url: str, *, awake: bool, 
     """Wake a worker's engine, or put it to sleep; returns when it is done. What fails is an outcome, no error."""
     path = names.WAKE_PATH if awake else names.SLEEP_PATH
     try:
-        status, text, answer = await _Caller(session, worker_url.rstrip("/"), key).ask("POST", path, None, TURN_TIMEOUT)
+        caller = _Caller(session, worker_url.rstrip("/"), key)
+        status, text, answer = await caller.ask("POST", path, None, TURN_TIMEOUT)
     except NoScoreError as error:
         return Turned(ok=False, error=str(error))
     said = (answer or {}).get("error")
     code, message = (said.get("code"), said.get("message")) if isinstance(said, dict) else (None, None)
-    words = str(message or f"POST {path}: status {status}: {text[:300]}")
+    words = caller.said(str(message or f"POST {path}: status {status}: {text}"))
     return Turned(ok=status == 200, busy=code == "busy", weights_lost=code == "weights_lost", error=words)
 
 
@@ -162,10 +165,11 @@ async def takes_key(session: aiohttp.ClientSession, worker_url: str, *, key: str
 
 
 class _Caller:
-    """GET and POST of JSON objects with the pool's key."""
+    """GET and POST of JSON objects with the pool's key, which no answer tells."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, key: str | None) -> None:
         self._session = session
+        self._key = key
         self._url = url
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -176,15 +180,19 @@ class _Caller:
         if absent_is_none and status == 404:
             return None
         if status != 200 or answer is None:
-            reason = (answer or {}).get("reason") or text[:300]
+            reason = self.said(str((answer or {}).get("reason") or text))
             raise NoScoreError(f"GET {path}: status {status}: {reason}")
         return answer
 
     async def post(self, path: str, request: dict[str, Any]) -> str:
         status, text, _ = await self.ask("POST", path, request, SCORE_TIMEOUT)
         if status != 200:
-            raise NoScoreError(f"POST {path}: status {status}: {text[:300]}")
+            raise NoScoreError(f"POST {path}: status {status}: {self.said(text)}")
         return text
+
+    def said(self, words: str) -> str:
+        """What the worker said, fit to be told: users' code runs there, and can read the key."""
+        return without_secrets(words[:MAX_WORDS], [self._key])[:MAX_REASON]
 
     async def ask(
         self, method: str, path: str, request: dict[str, Any] | None, timeout: aiohttp.ClientTimeout
@@ -214,7 +222,7 @@ async def _score_as_a_trainer(caller: _Caller, served_name: str, model_type: Mod
         return None
     scores = parse_answer(await caller.post(SCORE_PATH, {"model": served_name, "input": PROBE_TEXT}), count=1)
     if isinstance(scores, CallerError):
-        raise NoScoreError(f"POST {SCORE_PATH}: {scores.code}: {scores.message}")
+        raise NoScoreError(f"POST {SCORE_PATH}: {scores.code}: {caller.said(scores.message)}")
     return scores[0]
 
 

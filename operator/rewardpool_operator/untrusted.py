@@ -5,12 +5,18 @@ write an annotation may say anything in them. Text becomes bounded, printable an
 or None; a count becomes a count or None. What makes no sense as a whole is left out by `left_out.py`.
 """
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, Literal
 
 from rewardpool_operator.times import from_rfc3339
 
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+REDACTED: Final = "[key]"
+SECRET_PART: Final = 12
+"""Characters of a secret in a row that are taken for a part of it."""
 MAX_COUNT: Final = 10**12
 """More requests, restarts or bytes than this nobody has; and sums of many fit into 64 bits."""
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,6 +39,28 @@ def printable(value: object, *, most: int, keep: Literal["head", "tail"] = "head
     if text.isascii() and text.isprintable():
         return text
     return "".join(character if character in "\n\t" or character.isprintable() else REPLACEMENT for character in text)
+
+
+def without_secrets(text: str, secrets: Iterable[str | None]) -> str:
+    """The text without these secrets, and without parts of them that a cut may have left."""
+    for secret in secrets:
+        if secret and any(part in text for part in _parts(secret)):
+            covered = [False] * len(text)
+            for part in _parts(secret):
+                start = text.find(part)
+                while start >= 0:
+                    covered[start : start + len(part)] = [True] * len(part)
+                    start = text.find(part, start + 1)
+            pieces = (
+                REDACTED if hidden else "".join(character for _, character in run)
+                for hidden, run in groupby(zip(covered, text, strict=True), key=itemgetter(0))
+            )
+            text = "".join(pieces)
+    return text
+
+
+def _parts(secret: str) -> Iterator[str]:
+    return (secret[start : start + SECRET_PART] for start in range(len(secret) - SECRET_PART + 1))
 
 
 def time_of(value: object) -> datetime | None:

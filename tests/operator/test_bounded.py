@@ -79,6 +79,13 @@ async def test_a_worker_that_answers_without_end_gave_no_score(liar: Liar, sessi
     assert await read_in_flight(session, liar.url, key="k") is None
 
 
+async def test_a_worker_that_answers_with_the_key_is_not_quoted(liar: Liar, session: aiohttp.ClientSession) -> None:
+    key = "the-key-that-was-presented"
+    liar.body = f"no score, but a {key}"
+    result = await probe_score(session, liar.url, key=key, served_name="rm", model_type="Discriminative")
+    assert key not in (result.error or "")
+
+
 @pytest.mark.parametrize("body", ["x" * 101, "[" * 100], ids=["too large", "nested without end"])
 async def test_a_router_that_answers_nonsense_refuses(
     liar: Liar, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, body: str

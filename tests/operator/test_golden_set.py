@@ -26,9 +26,9 @@ def test_a_line_is_a_text_with_or_without_a_score():
         ('{"text": "a"}\nnonsense', "line 2 is not JSON"),
         ('["a"]', "line 1 is not an object with a text"),
         ('{"score": 1}', "line 1 is not an object with a text"),
-        ('{"text": "a", "scores": 1}', "line 1 has 'scores'; there are only text and score"),
-        ('{"text": "a", "score": NaN}', "line 1 has the score nan"),
-        ('{"text": "a", "score": true}', "line 1 has the score True"),
+        ('{"text": "a", "scores": 1}', "line 1 has fields beside text and score"),
+        ('{"text": "a", "score": NaN}', "line 1 has a score that is not a finite number"),
+        ('{"text": "a", "score": true}', "line 1 has a score that is not a finite number"),
         ('{"text": "a"}\n' * 257, "257 texts; at most 256"),
     ],
 )
@@ -62,3 +62,12 @@ def test_a_text_may_hold_a_line_separator_of_unicode(separator):
 
 def test_a_byte_order_mark_before_the_first_text_is_skipped():
     assert parse_golden_set('\ufeff{"text": "a"}').texts == (GoldenText(line=1, text="a"),)
+
+
+@pytest.mark.parametrize(
+    "line", ['{"text": 1, "a": "%s"}', '{"text": "", "%s": 1}', '{"text": "", "score": "%s"}', "%s"]
+)
+def test_no_error_quotes_what_a_config_map_has(line: str) -> None:
+    with pytest.raises(GoldenSetError) as refused:
+        parse_golden_set(line % "a-password")
+    assert "a-password" not in str(refused.value)

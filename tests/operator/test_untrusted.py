@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rewardpool_api import Condition, RewardPoolStatus
 from rewardpool_operator.left_out import readable, with_sane_status
 from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.untrusted import count_of, printable, time_of
+from rewardpool_operator.untrusted import count_of, printable, time_of, without_secrets
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),
@@ -76,3 +76,20 @@ def test_a_part_of_a_status_with_a_time_that_is_none_is_left_out_and_the_others_
     status = {"scaling": spoilt, "currentRevision": "abc", "rollout": {"targetRevision": "abc", "silentSince": NOW}}
     kept = with_sane_status({"status": status}, now=datetime.now(UTC))["status"]
     assert kept == {"currentRevision": "abc", "rollout": {"targetRevision": "abc", "silentSince": NOW}}
+
+
+KEY = "Wm9vLXh5el8wMTIzNDU2Nzg5YWJjZGVmZ2hpamtsbW4"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("nothing of it", "nothing of it"),
+        (f"the key is {KEY}, and again {KEY}", "the key is [key], and again [key]"),
+        (f"{KEY[9:]} began before the cut", "[key] began before the cut"),
+        (f"cut at {KEY[:-7]}", "cut at [key]"),
+        (KEY[:11], KEY[:11]),
+    ],
+)
+def test_what_is_told_has_no_secret_and_no_part_of_one(text: str, left: str) -> None:
+    assert without_secrets(text, [None, "", KEY]) == left

@@ -27,7 +27,7 @@ from rewardpool_operator.snapshot import Router, Snapshot, Worker, WorkerSet
 from rewardpool_operator.start_times import StartTimes
 from rewardpool_operator.throughput import Throughputs
 from rewardpool_operator.times import CLOCKS_DIFFER, from_rfc3339
-from rewardpool_operator.untrusted import count_of
+from rewardpool_operator.untrusted import count_of, without_secrets
 
 
 class Observer:
@@ -63,7 +63,7 @@ class Observer:
         return replace(
             _snapshot(pool, objects, revision=revision),
             routers=tuple(routers),
-            workers=measured,
+            workers=tuple(_without_keys(worker, keys) for worker in measured),
             # Until there is a certificate, trainers find what there was.
             url=(tls.problem and pool.status.url) or render.pool_url(pool),
             protected_workers=_protected(pool, objects, names.COMPONENT_WORKER),
@@ -184,6 +184,16 @@ class _PolledRouter:
         """Uid of the pod, id of the container, addresses."""
         self.admin = admin
         self.list: Reading[Router] = Reading(polling, is_answer=lambda router: router.answering)
+
+
+def _without_keys(worker: Worker, keys: Keys) -> Worker:
+    """The worker without the pool's keys in what it said: its last words are those of users' code."""
+    failure, no_score = worker.failure, worker.no_score
+    if failure is None and no_score is None:
+        return worker
+    if failure is not None:
+        failure = replace(failure, message=without_secrets(failure.message, keys.all))
+    return replace(worker, failure=failure, no_score=no_score and without_secrets(no_score, keys.all))
 
 
 def _sensible(found: tuple[Object, ...], read: Callable[[Object], object]) -> tuple[Object, ...]:

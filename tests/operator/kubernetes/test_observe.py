@@ -20,6 +20,7 @@ from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.snapshot import RegisteredWorker, Router, Snapshot
 
 URL = "http://10.0.0.7:8000"
+KEYS = Keys(pool="the-key-of-the-pool-0", next="the-next-key-of-it-0", admin="a-routers-own-key-0")
 
 
 class Watched:
@@ -39,7 +40,7 @@ class Watched:
     async def look(self, *pods: dict[str, Any]) -> Snapshot:
         pool = a_pool()
         objects = Objects(pool=pool.model_dump(mode="json", by_alias=True), pods=(self.router, *pods))
-        return await self._observer.snapshot(pool, objects, keys=Keys(admin="a"), tls=PLAIN, revision="new")
+        return await self._observer.snapshot(pool, objects, keys=KEYS, tls=PLAIN, revision="new")
 
     async def _observed(self, admin: RouterAdmin, name: str) -> Router:
         self.asked.append(admin._url)
@@ -128,3 +129,12 @@ async def test_a_workers_start_and_throughput_are_measured(watched: Watched) -> 
     (worker,) = seen.workers
     assert worker.start_seconds == 30.0
     assert worker.throughput == Throughput(worker="w0", rate=6.0, in_flight=4)
+
+
+async def test_the_last_words_of_users_code_tell_no_key(watched: Watched) -> None:
+    said = f"Traceback: keys {KEYS.pool} and {KEYS.next}"
+    ended = {"terminated": {"exitCode": 1, "message": said}}
+    pod = a_pod(started=False, state=ended)
+    (worker,) = (await watched.look(pod)).workers
+    assert worker.failure is not None
+    assert "Traceback: keys [key] and [key]" in worker.failure.message

@@ -60,6 +60,11 @@ class Keys:
         return short_hash([self.pool, self.admin])
 
     @property
+    def all(self) -> tuple[str | None, ...]:
+        """Every secret in it."""
+        return (self.pool, self.next, self.previous, self.in_force, self.admin, self.previous_admin)
+
+    @property
     def admins(self) -> tuple[str, ...]:
         """What may open a router's worker list, likeliest first."""
         return (self.admin, self.previous_admin) if self.previous_admin else (self.admin,)
