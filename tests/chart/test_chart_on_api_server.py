@@ -179,6 +179,16 @@ def test_a_second_release_stands_beside_the_first(installed: ControlPlane, clust
     assert "deployment.apps/rewardpool" in installed.kubectl("get", "deployments", "-n", NAMESPACE, "-o", "name")
 
 
+def test_an_operator_of_some_namespaces_has_no_rights_in_others(installed: ControlPlane, cluster_helm: Helm) -> None:
+    others = ["--set=crds.install=false", "--set=rbac.userRoles=false", '--set-json=watch.namespaces=["rl"]']
+    cluster_helm("install", "rewardpool", *SECOND[1:], *others)
+    operator = "system:serviceaccount:rl:rewardpool"
+    for verb, what in (("get", "secrets/a"), ("create", "deployments.apps"), ("delete", "leases"), ("list", "pods")):
+        assert may(installed, operator, verb, what, "--namespace=rl")
+        assert not may(installed, operator, verb, what, "--namespace=default")
+    cluster_helm("uninstall", "rewardpool", "--namespace=rl")
+
+
 def test_every_object_passes_strict_validation(installed: ControlPlane, render: Render) -> None:
     for item in render(env=[{"name": "A", "value": "b"}], priorityClassName="system-cluster-critical"):
         data = json.dumps(item)
