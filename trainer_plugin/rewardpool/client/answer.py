@@ -100,7 +100,7 @@ def check_echo(status: int, body: bytes, echo: Echo) -> str | None:
 
 
 class Judgement(str):
-    """What a judge wrote, without the reasoning that its engine separated; empty if it wrote nothing else."""
+    """Output of a judge, without the reasoning that its engine separated; empty if there is nothing else."""
 
     __slots__ = ("generations", "has_reasoning", "is_cut_off")
 
@@ -113,9 +113,9 @@ class Judgement(str):
         return judgement
 
     is_cut_off: bool
-    """Whether `max_tokens` ended it."""
+    """True if it ended at `max_tokens`."""
     has_reasoning: bool
-    """Whether the engine's reasoning parser separated its reasoning."""
+    """True if the engine's reasoning parser separated its reasoning."""
     generations: int
     """Generations that it cost: attempts that reached a worker until this one was answered."""
 
@@ -201,7 +201,7 @@ def _check_status(status: int, body: bytes, sample: str) -> None:
 
 
 def _code(body: bytes) -> object:
-    """What the answer gives as `error.code`; None when it is no such answer."""
+    """Return `error.code` of the answer; None if it has none."""
     try:
         return json.loads(body)["error"]["code"]
     except (ValueError, RecursionError, LookupError, TypeError):
@@ -222,7 +222,9 @@ def _with_status(error: SampleError, status: int) -> SampleError:
 
 
 def _completion_error(error: dict[str, Any], body: bytes, sample: str) -> SampleError:
-    """What the `error` of a chat completion says: the contract's, or that of a server that speaks only OpenAI's."""
+    """Return the message in a chat completion's `error`: the contract's, or that of a server that only speaks
+    OpenAI's.
+    """
     try:
         parsed = parse_answer(body, count=0)
     except InvalidResponseError:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def loop_time() -> float:
-    """Of the running event loop, in seconds: the clock of all attempts."""
+    """Return the time of the running event loop, in seconds: the clock of all attempts."""
     return asyncio.get_running_loop().time()
 
 

@@ -14,11 +14,11 @@ GAIN = 1.05
 """What a larger size has to have of the rate before it, since rounds differ by some per cent on a quiet machine.
 A smaller one that is as good is better: it is answered sooner."""
 TURNS = 8
-"""How often every slot is used in a round."""
+"""Number of times that each slot is used in a round."""
 FIRST_PAUSE_ROUNDS = 16
 LONGEST_PAUSE_ROUNDS = 256
 SLOW_SHARE = 1 / 16
-"""Of a sample's `timeout`."""
+"""Share of a sample's `timeout`."""
 
 
 class BatchSize:

@@ -38,7 +38,7 @@ MOST_CHARACTERS = 65_536
 
 
 def share(*, waiting: int, slots: int, most: int) -> int:
-    """How many samples the next request takes, at least 1: what is waiting, spread over all slots."""
+    """Return the number of samples of the next request, at least 1: the waiting ones, spread over all slots."""
     return max(1, min(most, math.ceil(waiting / slots)))
 
 
@@ -156,7 +156,7 @@ class Batch:
             self._batcher.send_alone(request, self._one_ended)
 
     def _inputs(self) -> dict[ScoreRequest[Score], str]:
-        """What goes into one request: the texts of at least two samples."""
+        """Return the texts of one request, at least two samples."""
         inputs: dict[ScoreRequest[Score], str] = {}
         room = MOST_CHARACTERS
         for request in self._requests:

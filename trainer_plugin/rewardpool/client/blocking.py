@@ -51,7 +51,7 @@ class BlockingPool(LoopThread[Pool]):
         return self.run(self.opened.score(sample))
 
     def judge(self, messages: list[dict[str, Any]], **sampling: Any) -> str:
-        """What a Generative pool writes about a conversation, as `Pool.judge` does."""
+        """Return what a Generative pool writes about a conversation, see `Pool.judge`."""
         return self.run(self.opened.judge(messages, **sampling))
 
     def stream(self, samples: Iterable[Sample], *, progress: bool = False) -> Iterator[tuple[int, Outcome]]:

@@ -48,7 +48,7 @@ class Breaker:
         self._under_way = 0
         self._waiting: list[Settled] = []
         self.is_proven = False
-        """Whether a score ever came."""
+        """True once a score was received."""
 
     def begun(self, samples: int = 1) -> None:
         """So many samples are under way, each of which may be scored."""

@@ -47,7 +47,7 @@ class Turns(Generic[W]):
         self._waiting: deque[tuple[W, float]] = deque()
 
     def take(self, one: W, *, now: float) -> bool:
-        """Whether it is its turn; else it waits for that."""
+        """Return whether it is this caller's turn; if not, the caller waits for it."""
         if self.are_free:
             self._making += 1
             return True
@@ -72,7 +72,7 @@ class Turns(Generic[W]):
 
     @property
     def are_free(self) -> bool:
-        """Whether one that waits may take one."""
+        """True if a waiting caller may take a turn."""
         return self._making < AT_A_TIME
 
 
@@ -113,12 +113,12 @@ class Connector:
 
 
 def silence() -> UnreachableError:
-    """What is wrong where nobody answers."""
+    """Return the error for a server that does not answer."""
     return UnreachableError(f"no connection within {CONNECT_SECONDS:g} s")
 
 
 def in_words(error: OSError) -> str:
-    """What keeps a connection from being made, without the system's number for it."""
+    """Return the reason why no connection can be made, without the system's error number."""
     if isinstance(error, ConnectionError) and error.errno:
         return os.strerror(error.errno)
     return str(error) or type(error).__name__

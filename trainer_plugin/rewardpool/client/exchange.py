@@ -11,7 +11,7 @@ class BrokenError(Exception):
 
 
 class Answer(NamedTuple):
-    """What came back; `retry_after` is that header's text."""
+    """An answer of the server; `retry_after` is the text of that header."""
 
     status: int
     body: bytes

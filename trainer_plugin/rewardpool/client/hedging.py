@@ -43,7 +43,7 @@ BLIND_SECONDS = 5.0
 MOST_RECHECK_SECONDS = 15.0
 """Between two looks at a request that is in work."""
 SHARE = 0.05
-"""Of the requests may get a second one, in the long run."""
+"""Maximum share of requests that get a second attempt, in the long run."""
 MIN_BURST = 8.0
 GROWTH = 1.5
 """With the floor and no luck the third one is sent after 0.9 s, and the last after 5 s."""
@@ -56,7 +56,7 @@ REFRESH = 16
 
 
 class Hedging:
-    """What is usual, and what is left of the budget. Pure: seconds go in, decisions come out."""
+    """Usual times of requests, and the rest of the budget of hedges. Pure: seconds go in, decisions come out."""
 
     def __init__(self, *, concurrency: int, floor_seconds: float = FLOOR_SECONDS) -> None:
         """`concurrency` is the requests in flight, half of which may be hedged at once."""
@@ -104,7 +104,7 @@ class Hedging:
         return self._usual or 0.0
 
     def is_straggler(self, elapsed: float) -> bool:
-        """Whether a request has taken unusually long, as far as that is known."""
+        """Return whether a request has taken unusually long; False while that is unknown."""
         return self._usual is not None and elapsed >= self.patience
 
     def spend(self) -> None:

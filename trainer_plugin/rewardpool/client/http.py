@@ -36,7 +36,7 @@ KEEP_SECONDS = 15.0
 LIFE_SECONDS = (30.0, 90.0)
 """Shortest and longest time for which a connection is used; by chance, so that not all are opened anew at once."""
 MAX_ANSWER_BYTES = 4 << 20
-"""Of one answer with its headers. A score takes a hundred bytes and a judgement some kilobytes."""
+"""Maximum size of an answer with its headers. A score has a hundred bytes, and a judgement some kilobytes."""
 
 
 class HttpClient:
@@ -304,13 +304,13 @@ class _Connection(asyncio.Protocol):
 
 
 class _Incoming:
-    """What has come of an answer."""
+    """The received part of an answer."""
 
     __slots__ = ("compression", "has_length", "is_whole", "keep", "parts", "retry_after", "size", "status")
 
     def __init__(self) -> None:
         self.keep = True
-        """Whether the connection can be used again."""
+        """True if the connection can be used again."""
         self.status = 0
         """0 before its headers are there."""
         self.size = 0
@@ -324,5 +324,5 @@ class _Incoming:
 
     @property
     def ends_with_connection(self) -> bool:
-        """Whether the end of the connection is how this answer is to end."""
+        """True if the answer ends with the end of the connection."""
         return self.status != 0 and not self.has_length

@@ -44,7 +44,7 @@ QUESTION_SECONDS = 10.0
 PAUSE_SECONDS = 0.5
 """From a question that failed to the next one."""
 QUESTIONS_PER_SECOND = 100
-"""Of all trainers together, to a pool of up to 10 workers."""
+"""Rate of all trainers together, to a pool of up to 10 workers."""
 SCRAPES_PER_SECOND = 1_000
 """To which these lead at the workers, where there are more of them."""
 MOST_PLACES = 1_000_000
@@ -57,25 +57,25 @@ _REQUEST = re.compile(rb'(?:^|,)request="([A-Za-z0-9-]{1,128})"')
 
 
 class Listing(NamedTuple):
-    """What the workers said."""
+    """The workers' lists of requests."""
 
     asked_at: float
     """When they were asked (the loop's time)."""
     places: int
-    """Of all workers; 0 where no worker says it."""
+    """Places of all workers; 0 if none reports them."""
     seconds: dict[str, float]
-    """Of work on each request, by its id; 0 while it waits for a place."""
+    """Working time of each request, by its id; 0 while it waits for a place."""
     workers: int
     """That answered."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether any worker lists its requests."""
+        """True if any worker lists its requests."""
         return self.places > 0
 
     @property
     def processes(self) -> int:
-        """Of which the workers have requests; a request's id begins with the name of its process."""
+        """Names of the processes whose requests the workers have; a request's id begins with that name."""
         return len({request_id.rpartition("-")[0] for request_id in self.seconds})
 
 

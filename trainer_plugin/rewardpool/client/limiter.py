@@ -65,7 +65,7 @@ class Pace:
 
 
 class Waiter(Protocol):
-    """What waits for a slot."""
+    """A request that waits for a slot."""
 
     @property
     def waiting_since(self) -> float:

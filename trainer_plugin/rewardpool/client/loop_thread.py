@@ -105,9 +105,9 @@ class LoopThread(Generic[R]):
         # No lock: a signal handler may close what its own thread just uses, and a deque needs none.
         self._is_closing = False
         self._handed_over: deque[Work[Any]] = deque()
-        """What the loop has not taken yet."""
+        """Work that the loop has not taken yet."""
         self._begun: set[Work[Any]] = set()
-        """What it has, until that is done."""
+        """Work that the loop has taken and not finished."""
         self._is_woken = False
         """Whether the loop will look at that."""
         self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, R]]

@@ -27,7 +27,7 @@ COUNTS = {
     "exposed_wait_seconds": "Seconds in which a stream's reader waited for the next outcome",
     "rediscoveries": "Times the pool's address or key was looked up again",
 }
-"""What is counted: attributes of a `Report`, and a line of help for each."""
+"""Counted attributes of a `Report`, with a line of help for each."""
 
 
 class Reporting(Protocol):

@@ -73,7 +73,7 @@ class Outage:
         return silent
 
     def spread_seconds(self) -> float:
-        """How long one of many waits before it is sent again, when the pool is back."""
+        """Return the time that one of many requests waits before it is sent again, when the pool is back."""
         return self._uniform(0.0, WAKE_SECONDS)
 
     def pauses(self, one: Pausing, *, at_least: float = 0.0) -> None:
@@ -90,11 +90,11 @@ class Outage:
         self._pausing.pop(one, None)
 
     def unanswered_seconds(self, *, since: float) -> float:
-        """How much of the time since then (the loop's) nothing was answered, up to now."""
+        """Return how long, since that time (of the loop), nothing was answered."""
         return self._loop.time() - max(since, self.answered_at)
 
     def wants_canary(self, *, sent_at: float, usual_seconds: float, now: float) -> bool:
-        """Whether a fresh request should go beside one that was sent at `sent_at` and is held; counts as sent if so."""
+        """Return whether to send a fresh request beside one that is held since `sent_at`; if so, count it as sent."""
         if self.answered_at > sent_at or now - self.answered_at < SILENCE_SECONDS or now < self._canary_at:
             return False
         self._canary_at = now + max(self._uniform(*CANARY_SECONDS), usual_seconds)

@@ -120,7 +120,7 @@ class Pool:
 
     @property
     def job_demand(self) -> JobDemand:
-        """What `demand` returned last; before that, one that announces nothing."""
+        """The demand that `demand` returned last; before that, one that announces nothing."""
         return self._demand
 
     def demand(
@@ -215,7 +215,7 @@ class Pool:
         await self._entered.resolver.look_up()
 
     async def outcome(self, sample: Sample) -> Outcome:
-        """What becomes of one sample under the config's failure policy.
+        """Return the outcome of one sample under the config's failure policy.
 
         Raises:
             SampleError: The sample has no score and the policy for its fault is `raise`.

@@ -1,4 +1,4 @@
-"""What scoring cost so far: counts that add up, and quantiles of the latency."""
+"""Cost of scoring so far: counts that add up, and quantiles of the latency."""
 
 import math
 from collections import Counter, deque
@@ -96,7 +96,7 @@ class Counters:
     retry_logged_at: float = -math.inf
     """When the last line about retries was logged, by the connections' clock."""
     requests_in_flight: int = 0
-    """Of those that may have several samples in them."""
+    """Number of requests that may have several samples."""
     samples_in_flight: int = 0
     """In these."""
     samples_per_request: float = 1.0

@@ -94,11 +94,11 @@ class ScoreRequest(Generic[T]):
     failures: float = field(default=0.0, init=False)
     """Those of them at a worker, the only ones that are bounded by number; see `FAILURES` in `retry`."""
     kind: Kind | None = field(default=None, init=False)
-    """Of the last RetryableError."""
+    """Kind of the last RetryableError."""
     problem: str = field(default="", init=False)
     """The last RetryableError, in words."""
     fault: Fault = field(default="infra", init=False)
-    """Of the last RetryableError."""
+    """Fault of the last RetryableError."""
     refused_keys: frozenset[str | None] = field(default=frozenset(), init=False)
     """Since all of them were tried last."""
     last_sent_at: float = field(default=0.0, init=False)
@@ -106,7 +106,7 @@ class ScoreRequest(Generic[T]):
     trace: str = field(default_factory=trace_headers, init=False)
     """Header lines by which the caller's trace goes on."""
     is_counted: bool = field(default=False, init=False)
-    """Whether its samples are in the report, since an attempt was due."""
+    """True if its samples are in the report, since an attempt was due."""
     has_ended: bool = field(default=False, init=False)
 
     _number: int = field(default_factory=_NUMBERS.__next__, init=False)
@@ -190,27 +190,27 @@ class ScoreRequest(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """What it has ended with; None before, and with an answer."""
+        """Its final error; None before its end, or with an answer."""
         return self._error
 
     @property
     def is_score(self) -> bool:
-        """Whether an answer proves that the pool scores."""
+        """True if an answer proves that the pool scores."""
         return True
 
     @property
     def is_answered(self) -> bool:
-        """Whether it has ended with an answer."""
+        """True if it has ended with an answer."""
         return self.has_ended and self._error is None
 
     @property
     def may_hedge(self) -> bool:
-        """Whether one more generation may be asked for beside the others."""
+        """True if one more generation may be requested beside the others."""
         return self.max_generations is None or self.generations < self.max_generations
 
     @property
     def has_failed_for_good(self) -> bool:
-        """Whether a further failure at a worker is the last one."""
+        """True if a further failure at a worker is the last one."""
         if self.max_generations is not None:
             return self.generations >= self.max_generations
         return self.failures >= self.connections.config.max_attempts

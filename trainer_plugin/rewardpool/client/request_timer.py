@@ -34,7 +34,7 @@ class Straggler(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether it was answered, or closed."""
+        """True if it was answered or closed."""
 
     def cancel(self) -> None:
         """Close it."""

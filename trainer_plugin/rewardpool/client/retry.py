@@ -88,7 +88,7 @@ REFUSING_SECONDS = 2.0
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
 """While a key is rotated, one worker sends invalid responses, or two revisions serve, every other attempt succeeds."""
 FAILURES: Mapping[Kind, float] = {"worker": 1.0, "invalid_response": 0.5}
-"""What a failed attempt counts against `max_attempts`; others do not."""
+"""Weight with which a failed attempt counts against `max_attempts`, by kind; other kinds do not count."""
 LOOK_AGAIN_SECONDS = 1.0
 """At most this often is the address of an unreachable pool looked up again."""
 LOOK_AGAIN_HERE_SECONDS = 0.2
@@ -129,7 +129,7 @@ class RetryableError(Exception):
         self.problem = problem
         self.status = status
         self.served = served
-        """Of `wrong_model`: the worker's own."""
+        """Model of the worker, for `wrong_model`."""
         self.retry_after: float | None = None
 
     @property
@@ -139,12 +139,12 @@ class RetryableError(Exception):
 
     @property
     def may_have_cost(self) -> bool:
-        """Whether a worker may have begun to answer."""
+        """True if a worker may have begun to answer."""
         return self.kind in FAILURES or self.status in _GIVEN_UP
 
     @property
     def is_away(self) -> bool:
-        """Whether nobody was there to answer, rather than somebody with too much to do."""
+        """True if no server answered, rather than one that is overloaded."""
         return self.kind in ("unreachable", "waiting") or (self.kind == "busy" and self.status not in _TOO_MUCH)
 
 
@@ -163,7 +163,7 @@ class Refusals:
 
     found: str | None
     since: float
-    """Of the first one (the loop's time)."""
+    """Time of the first one (of the loop)."""
     count: int = 1
 
     def and_one(self, found: str | None, *, now: float) -> "Refusals":
@@ -178,7 +178,7 @@ class Refusals:
 
 
 def kind_of_status(status: int) -> Kind | None:
-    """What kind of failure a HTTP status other than 200 is, or None when repeating the request cannot help."""
+    """Return the kind of failure of an HTTP status other than 200; None if repeating the request cannot help."""
     if status in _FINAL_SERVER_ERRORS:
         return None
     return _BY_STATUS.get(status) or ("worker" if status >= 500 else None)
@@ -212,7 +212,7 @@ def pause_before(
 
 
 def retry_after_seconds(header: str | None, *, now: datetime) -> float | None:
-    """What a `Retry-After` header asks for, which has seconds or a date; None where there is none that can be read."""
+    """Return the seconds of a `Retry-After` header, which has seconds or a date; None if it cannot be read."""
     if header is None:
         return None
     try:

@@ -62,7 +62,7 @@ class SampleRequest(ScoreRequest[Score]):
             raise
 
     def outcome(self) -> Outcome:
-        """What came of the sample, once the request has ended; the failure policy is still to be applied.
+        """Return the outcome of the sample once the request has ended, before the failure policy.
 
         Raises:
             PoolError: The pool cannot be used.

@@ -27,13 +27,14 @@ class _Opened(Generic[T]):
 
 
 class Shared:
-    """What is open on one event loop."""
+    """Pools and rewards that are open on one event loop."""
 
     def __init__(self) -> None:
         self._opened: dict[Hashable, _Opened[Any]] = {}
 
     async def get(self, key: Hashable, opening: Callable[[], AbstractAsyncContextManager[T]]) -> T:
-        """What was opened under a key, for good; whoever asks while it is being opened waits for the same one.
+        """Return the shared object of a key, and open it for good at the first call; concurrent calls wait for the same
+        one.
 
         Raises:
             Exception: What opening it raises; the next call tries again.
@@ -42,7 +43,7 @@ class Shared:
 
     @asynccontextmanager
     async def lease(self, key: Hashable, opening: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
-        """What was opened under a key, inside the block; the last one who leaves such a block closes it.
+        """Yield the shared object of a key; the last of these blocks to end closes it.
 
         Raises:
             Exception: What opening it raises; the next call tries again.

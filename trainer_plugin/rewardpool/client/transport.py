@@ -80,7 +80,7 @@ class Connections:
         """Of samples that wait elsewhere: each ends what waits since a time, as `AdaptiveLimiter.expire_before`."""
         self.breaker = Breaker(config.breaker_threshold)
         self.admitted = False
-        """Whether the pool ever took a key."""
+        """True once the pool accepted a key."""
         self._admitted_key: str | None = None
         self._new_hedging = hedging
         self._hedging: dict[str, Hedging] = {}
@@ -163,14 +163,14 @@ class Connections:
 
     @property
     def outage(self) -> Outage:
-        """What is known of the pool's being away."""
+        """State of the pool's outage."""
         if self._outage is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._outage
 
     @property
     def in_work(self) -> InWork:
-        """What the workers say that they have in work."""
+        """Requests that the workers report as in work."""
         if self._in_work is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._in_work
@@ -202,7 +202,7 @@ class Connections:
         return self._pace.limit
 
     def hedging(self, path: str) -> Hedging | None:
-        """What is usual for requests of that path; None where none is hedged."""
+        """Return the hedging of requests of that path; None if there is none."""
         if not self.config.hedge:
             return None
         if path not in self._hedging:
