@@ -12,7 +12,7 @@ from typing import Final
 
 from first_score.asking import until
 from rewardpool_api import names
-from rewardpool_local.machine import HOST, free_port
+from rewardpool_runtime.listeners import HOST, HeldPort
 
 FUNCTION: Final = "first_score.reward:compute_score"
 POLL_SECONDS: Final = 0.02
@@ -24,8 +24,10 @@ def function_start() -> float:
     Raises:
         TooLateError: it does not score in time.
     """
-    port = free_port()
+    held = HeldPort()
+    port = held.number
     command = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", FUNCTION, "--port", str(port)]
+    command += ["--shared-port"]
     began = time.monotonic()
     process = subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -35,6 +37,7 @@ def function_start() -> float:
     finally:
         process.kill()
         process.wait()
+        held.release()
 
 
 def _environment() -> Mapping[str, str]:

@@ -14,8 +14,9 @@ from rewardpool_api import RewardPool, names
 from rewardpool_api.worker import WorkerSpec
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.gpus import counted
-from rewardpool_local.machine import HOST, folders_of, free_port
+from rewardpool_local.machine import folders_of
 from rewardpool_local.supervised_process import Command
+from rewardpool_runtime.listeners import HOST, HeldPort
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
 
 _SOCKETS_IN: Final = {"vllm": "VLLM_RPC_BASE_PATH", "sglang": "TMPDIR"}
@@ -60,13 +61,17 @@ class Launcher:
         Raises:
             CodeGoneError: the copy of its function's code is gone.
         """
-        port = free_port()
         code = pool.metadata.annotations.get(names.ANNOTATION_CODE)
         originals = self.folder.code.originals(code) if code is not None else {}
-        launch = self._launch(pool, port, copies=tuple(originals))
+        port = HeldPort()
+        launch = self._launch(pool, port.number, copies=tuple(originals))
+        if pool.spec.engine.name != "python":
+            port.lend()
         # A revision is the hash of how a worker is started, so it cannot be part of that.
         env = {**launch.env, **gpus, names.ENV_REVISION: revision_of(pool)}
-        return Command(argv=launch.argv, env=env, url=f"http://{HOST}:{port}", originals=originals)
+        return Command(
+            argv=launch.argv, env=env, url=f"http://{HOST}:{port.number}", ports=(port,), originals=originals
+        )
 
     def _launch(self, pool: RewardPool, port: int, *, copies: Sequence[str]) -> Launch:
         is_function = pool.spec.engine.name == "python"
@@ -89,7 +94,8 @@ class Launcher:
             # without. So it may keep byte code in its own installation where the user has switched that off.
             return replace(launch, env={"PYTHONDONTWRITEBYTECODE": "", **launch.env})
         path = os.pathsep.join([*copies, *map(str, folders_of(pool))])
-        return replace(launch, env={**_temporary(self.folder), **launch.env, "PYTHONPATH": path})
+        env = {**_temporary(self.folder), **launch.env, "PYTHONPATH": path}
+        return replace(launch, argv=(*launch.argv, "--shared-port"), env=env)
 
 
 def _sockets(pool: RewardPool, folder: PoolFolder) -> Mapping[str, str]:

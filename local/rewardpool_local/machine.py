@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import symtable
 import sys
@@ -20,10 +19,8 @@ from rewardpool_local.function_code import CodeTooLargeError, FunctionCode, read
 from rewardpool_local.gpu_shares import owners_of
 from rewardpool_local.gpus import GpusUnreadableError, counted, refusal, visible_to
 from rewardpool_operator.routers.programs import PROGRAMS
+from rewardpool_runtime.listeners import HeldPort
 from rewardpool_worker.engines.engine import engine_for
-
-HOST = "127.0.0.1"
-"""Workers and router listen here: a pool on one machine is for that machine."""
 
 _INSTALL = {program.package: program.requirement for program in PROGRAMS.values()}
 """What pip installs, where it is not called like its module."""
@@ -135,13 +132,6 @@ def unheeded(pool: RewardPool) -> tuple[str, ...]:
             " replica sees the same GPUs"
         )
     return tuple(found)
-
-
-def free_port() -> int:
-    """A port that nothing listens on now; by the time it is used that may have changed."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def check_variables(pool: RewardPool) -> None:
@@ -283,16 +273,12 @@ def _as_text(folders: Sequence[Path]) -> str:
 
 
 def _check_port(port: int) -> None:
-    with socket.socket() as probe:
-        # As servers do it: a connection that lingers from before does not count.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise NotStartableError(
-                f"port {port} cannot be used for the router: {error.strerror}; stop what uses it, or give another"
-                " --port"
-            ) from None
+    try:
+        HeldPort(port).release()
+    except OSError as error:
+        raise NotStartableError(
+            f"port {port} cannot be used for the router: {error.strerror}; stop what uses it, or give another --port"
+        ) from None
 
 
 def interpreter(python: str, modules: Sequence[str], environ: Mapping[str, str], *, seconds: float) -> Interpreter:

@@ -12,10 +12,10 @@ from typing import Final, Self
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
 from rewardpool_api import RewardPool
 from rewardpool_local.folder import PoolFolder, StateUnreadableError, all_folders, folder_of
-from rewardpool_local.machine import HOST
 from rewardpool_local.page_folder import PageFolder
 from rewardpool_local.process import tail
 from rewardpool_operator.bounded import read_text
@@ -26,6 +26,7 @@ from rewardpool_page.log_text import shown
 from rewardpool_page.server import page_app
 from rewardpool_page.source import MAX_LOG_BYTES, Counts, LogNotFoundError, Seen, Worker
 from rewardpool_runtime.http_server import Runner
+from rewardpool_runtime.listeners import HOST, check_listener
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +94,11 @@ class LocalSource:
         if url is None:
             return None
         try:
+            check_listener(HOST, URL(url).port or 0)
             async with self._session.get(f"{url}/metrics") as response:
                 response.raise_for_status()
                 return counts(await read_text(response, limit_bytes=MAX_METRICS_BYTES))
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             # One that starts or is busy; the page shows no rate then.
             log.debug("%s: the router's metrics are unknown: %s", folder.pool_key, error)
             return None

@@ -205,6 +205,8 @@ class Replica:
 
     async def _turn(self, *, awake: bool) -> None:
         pid, began = self.process.pid, monotonic()
+        if not await self.process.listens():
+            return
         turned = await turn(self._session, self.process.url, awake=awake, key=self._key)
         if self.process.pid != pid:
             return
@@ -224,11 +226,13 @@ class Replica:
         """End its process, and look no more."""
         await self.process.stop(grace_seconds=STOP_SECONDS)
         self._looking.cancel()
+        self.process.release_ports()
 
     async def kill(self) -> None:
         """End its process at once, and look no more."""
         await self.process.kill()
         self._looking.cancel()
+        self.process.release_ports()
 
     async def _look_forever(self) -> None:
         while True:
@@ -239,12 +243,15 @@ class Replica:
             await asyncio.sleep(STARTING_LOOK_SECONDS if starting else LOOK_SECONDS)
 
     async def _look(self, pid: int) -> None:
+        listens = await self.process.listens()
         session, url, key = self._session, self.process.url, self._key
         if self._answered_pid == pid:
-            self._in_flight = await read_in_flight(session, url, key=key)
+            self._in_flight = await read_in_flight(session, url, key=key) if listens else None
             if self._silence.note(answered=self._in_flight is not None, now=monotonic()):
                 hung = f"it runs and has not answered for {Silence.SECONDS:.0f} s"
                 await self.process.start_again(Failure(reason="Hung", message=hung))
+            return
+        if not listens:
             return
         served_name, model_type = self._pool.served_name, self._pool.spec.model.type
         result = await probe_score(session, url, key=key, served_name=served_name, model_type=model_type)

@@ -5,7 +5,7 @@ import logging
 import os
 import random
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -13,6 +13,7 @@ from time import monotonic
 from rewardpool_api import names
 from rewardpool_local.process import Process, tail
 from rewardpool_operator.snapshot import Failure
+from rewardpool_runtime.listeners import ForeignListenerError, HeldPort, check_listens
 from rewardpool_worker.diagnosis import LOG_TAIL_BYTES, diagnose
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ class Command:
     """Variables to add to this process's own."""
     url: str
     """Where it will listen."""
+    ports: tuple[HeldPort, ...] = ()
+    """Those at which it will listen, that of the address first; held until another process serves."""
     originals: Mapping[str, str] = field(default_factory=dict)
     """Folders of copies that it prints the paths of, and what to call each of them in a cause."""
 
@@ -92,6 +95,10 @@ class SupervisedProcess:
         self.failure: Failure | None = None
         self.url = ""
         self._originals: Mapping[str, str] = {}
+        self._ports: tuple[HeldPort, ...] = ()
+        self._former_ports: set[HeldPort] = set()
+        self._sockets: set[int] = set()
+        """Inodes of those that the process was seen to have."""
         self.stopping = False
         self._run = run
         self._command = command
@@ -134,6 +141,38 @@ class SupervisedProcess:
         if self._serving_since is None:
             self._serving_since = monotonic()
             self.failure = None
+            # By now each router's list is without the addresses of the processes before.
+            self._release(self._former_ports.difference(self._ports))
+
+    async def listens(self) -> bool:
+        """Whether the process that it has listens at all of its ports; nothing is sent there without asking this.
+
+        Where somebody else does, the process is ended, to be started again like one that died.
+        """
+        if self._process is None:
+            return False
+        try:
+            # Twice: what is seen before a port is taken back may be another one after it.
+            return self._holds_all_ports(self._process.pid) and self._holds_all_ports(self._process.pid)
+        except ForeignListenerError as error:
+            await self.start_again(Failure(reason="PortInUse", message=str(error)))
+            return False
+
+    def _holds_all_ports(self, pid: int) -> bool:
+        if not all(check_listens(pid, port.number, known=self._sockets) for port in self._ports):
+            return False
+        for port in self._ports:
+            port.take_back()
+        return True
+
+    def release_ports(self) -> None:
+        """Hold none of its ports any longer; it has no process, and is started no more."""
+        self._release({*self._ports, *self._former_ports})
+
+    def _release(self, ports: Iterable[HeldPort]) -> None:
+        for port in ports:
+            port.release()
+        self._former_ports.difference_update(ports)
 
     async def start_if_due(self) -> bool:
         """Start the process unless it runs, is being stopped, or is pausing; returns whether it was started."""
@@ -144,6 +183,8 @@ class SupervisedProcess:
         self._starts += 1
         self._started_at, self._serving_since = monotonic(), None
         self.url, self._originals = command.url, command.originals
+        self._former_ports.update(self._ports)
+        self._ports, self._sockets = command.ports, set()
         mark = f"/{self._run.id}/{self.name}/{self._starts}/"
         env = {**_neutral_environment(), **command.env, names.ENV_POOL: self._run.pool}
         self._process = await Process.start(command.argv, env=env, mark=mark, log_file=self.log_file)

@@ -9,8 +9,9 @@ from typing import Final
 
 import pytest
 
-ALLOWED: Final = tuple(f"{source} is on no package index" for source in ("slime", "miles", "NeMo-RL"))
-"""How the reasons begin: hardware that the machine does not have, and sources that no package index has."""
+ONE_USER: Final = "only root starts a process as another user"
+ALLOWED: Final = (ONE_USER, *(f"{source} is on no package index" for source in ("slime", "miles", "NeMo-RL")))
+"""How the reasons begin: rights that the machine does not give, and sources that no package index has."""
 
 
 def refusal(reason: str) -> str | None:

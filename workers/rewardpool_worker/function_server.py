@@ -89,6 +89,7 @@ class Options:
     revision: str = ""
     network: Network = "Pod"
     on_missing: OnMissing = "Weaken"
+    shared_port: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -371,7 +372,7 @@ async def serve(options: Options) -> None:
         await runner.start()
         check_sandbox(runner.reached, options.on_missing)
         await application.setup()
-        await web.TCPSite(application, options.host, options.port).start()
+        await web.TCPSite(application, options.host, options.port, reuse_port=options.shared_port).start()
         log.info("serving %s on %s:%d", options.function, options.host, options.port)
         await stop.wait()
         if left := await server.drain(options.drain_seconds):
@@ -410,6 +411,7 @@ def parser() -> argparse.ArgumentParser:
     option("--served-name", default="function", help="the `model` of a request")
     option("--host", default="127.0.0.1", help="address to listen on")
     option("--port", type=port, default=names.WORKER_PORT, help="port to listen on")
+    option("--shared-port", action="store_true", help="listen there beside others of this user, who holds the port")
     limit = _number_of(float, least=0.001)
     option("--concurrency", type=count, help="calls at once (default: its processors; 32 of an async function)")
     option("--cpu-seconds", type=limit, default=Limits.cpu_seconds, help="processor time of a call")

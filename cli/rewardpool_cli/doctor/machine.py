@@ -28,6 +28,7 @@ from rewardpool_local.process import marked
 from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_runtime.guard.attempts import OF_POLICY_CODE
 from rewardpool_runtime.guard.kernel import landlock_version
+from rewardpool_runtime.listeners import HOST, HeldPort
 from rewardpool_runtime.state_files import state_dir
 from rewardpool_worker.engines.engine import engine_for
 
@@ -202,11 +203,11 @@ def _look_at_gpus(environ: Mapping[str, str]) -> list[Finding]:
 
 def _look_at_ports() -> list[Finding]:
     try:
-        machine.free_port()
+        HeldPort().release()
     except OSError as error:
         remedy = "routers and workers listen there: bring the loopback interface up (`ip link set lo up`)"
-        return [_line("ports", "failed", f"no port of {machine.HOST} can be had: {error}", remedy, essential=True)]
-    return [_line("ports", "ok", f"{machine.HOST} has free ones")]
+        return [_line("ports", "failed", f"no port of {HOST} can be had: {error}", remedy, essential=True)]
+    return [_line("ports", "ok", f"{HOST} has free ones")]
 
 
 def _look_at_state_folder(environ: Mapping[str, str]) -> list[Finding]:

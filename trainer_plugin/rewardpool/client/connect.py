@@ -11,6 +11,7 @@ Names are resolved and addresses tried by aiohappyeyeballs, as aiohttp does.
 import asyncio
 import math
 import os
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from typing import Generic, TypeVar
 import aiohappyeyeballs
 
 from rewardpool.client.addresses import Addresses
+from rewardpool_runtime.listeners import check_listener
 
 CONNECT_SECONDS = 5.0
 """For one connection; and for a turn, where no other connection to that origin was made meanwhile."""
@@ -27,8 +29,8 @@ AT_A_TIME = 128
 NEXT_ADDRESS_SECONDS = 0.25
 """After which the next address of a name is tried beside one that is silent (RFC 8305)."""
 
-Origin = tuple[str, int, ssl.SSLContext | None]
-"""Host, port, and what verifies its certificate; None for plain HTTP."""
+Origin = tuple[str, int, ssl.SSLContext | None, bool]
+"""Host, port, what verifies its certificate (None for plain HTTP), and whether who listens must be this user."""
 
 P = TypeVar("P", bound=asyncio.Protocol)
 W = TypeVar("W")
@@ -101,15 +103,27 @@ class Connector:
             raise UnreachableError(in_words(error)) from error
 
     async def _made(self, origin: Origin, protocol: Callable[[], P]) -> P:
-        host, port, tls = origin
+        host, port, tls, is_own = origin
         addresses = await self._names.of(host, port)
         delay = NEXT_ADDRESS_SECONDS if len(addresses) > 1 else None
         sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=delay, interleave=1)
+        if is_own:
+            # After it is made: before, somebody else might listen in between.
+            _check(sock, host, port)
         # The socket is the loop's from here on, also when this fails: closed here, its number would be a new
         # connection's while the loop still ends the old one, and the new one would be refused.
         server_hostname = host if tls is not None else None
         _, made = await self._loop.create_connection(protocol, sock=sock, ssl=tls, server_hostname=server_hostname)
         return made
+
+
+def _check(sock: socket.socket, host: str, port: int) -> None:
+    """Close a connection that this user's own programs do not serve. Raises ForeignListenerError."""
+    try:
+        check_listener(host, port)
+    except BaseException:
+        sock.close()
+        raise
 
 
 def silence() -> UnreachableError:

@@ -17,18 +17,24 @@ class Target(NamedTuple):
     port: int
     tls: ssl.SSLContext | None
     """None for plain HTTP."""
+    is_own: bool
+    """Whether who listens there must be this user, or root."""
     head: bytes
     """The request line, and the headers that all requests have."""
 
     @property
     def origin(self) -> Origin:
         """Requests to the same one share connections."""
-        return self[:3]
+        return self[:4]
 
 
 @lru_cache(maxsize=64)
-def target(url: str, *, key: str | None, tls: ssl.SSLContext | None, method: str = "POST") -> Target:
+def target(
+    url: str, *, key: str | None, tls: ssl.SSLContext | None, is_own: bool = False, method: str = "POST"
+) -> Target:
     """For requests with JSON to a URL, with a bearer `key` if there is one; `tls` verifies https.
+
+    Where `is_own`, nothing is sent unless who listens there is this user, or root.
 
     Raises:
         ValueError: The key has a character that no header may have.
@@ -45,7 +51,9 @@ def target(url: str, *, key: str | None, tls: ssl.SSLContext | None, method: str
         *([f"Authorization: Bearer {key}"] if key is not None else []),
     ]
     secure = (tls or _default_context()) if parsed.scheme == "https" else None
-    return Target(parsed.raw_host or "", parsed.port or 80, secure, "".join(f"{line}\r\n" for line in lines).encode())
+    return Target(
+        parsed.raw_host or "", parsed.port or 80, secure, is_own, "".join(f"{line}\r\n" for line in lines).encode()
+    )
 
 
 @lru_cache(maxsize=1)

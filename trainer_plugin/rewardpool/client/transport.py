@@ -181,7 +181,12 @@ class Connections:
         endpoint = self.endpoint
         key = self._admitted_key if self.admitted else endpoint.key
         tls = None if endpoint.ca is None else _verifying(endpoint.ca)
-        self._http.send(inquiry, target(endpoint.url + WORKERS_METRICS_PATH, key=key, tls=tls, method="GET"), b"", b"")
+        self._http.send(
+            inquiry,
+            target(endpoint.url + WORKERS_METRICS_PATH, key=key, tls=tls, is_own=endpoint.is_own, method="GET"),
+            b"",
+            b"",
+        )
 
     def _listed(self, listing: Listing) -> None:
         self._places = listing.places
@@ -239,7 +244,7 @@ class Connections:
         request, endpoint = attempt.request, attempt.endpoint
         attempt.key = self._key_for(request, endpoint)
         tls = None if endpoint.ca is None else _verifying(endpoint.ca)
-        to = target(endpoint.url + request.path, key=attempt.key, tls=tls)
+        to = target(endpoint.url + request.path, key=attempt.key, tls=tls, is_own=endpoint.is_own)
         request_id, revision = request.id, request.revision
         wanted = "" if revision is None else f"{WANTED_REVISION}{revision}"
         # The second one is for logs, and some gateways write their own there.

@@ -64,6 +64,7 @@ class Endpoint:
         pool_object_version: resourceVersion of the object it was read from; None without one.
         pool_uid: uid of that object; None without one, and on one machine.
         source: Where that object is; None when only a URL was given.
+        is_own: Whether it is this user's, on this machine: nothing is sent to another user who listens at its address.
         not_ready: Why the pool could not score when it was looked up, for a cause that passes; empty when it could.
     """
 
@@ -85,6 +86,7 @@ class Endpoint:
     pool_object_version: str | None = None
     pool_uid: str | None = None
     source: PoolSource | None = field(default=None, repr=False, compare=False)
+    is_own: bool = False
     not_ready: str = field(default="", compare=False)
 
     @property

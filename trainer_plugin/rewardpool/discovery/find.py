@@ -285,6 +285,7 @@ async def _endpoint(pool: "RewardPool", source: PoolSource, *, keys: tuple[str, 
         pool_object_version=pool.metadata.resource_version,
         pool_uid=pool.metadata.uid,
         source=source,
+        is_own=isinstance(source, LocalSource),
         not_ready=problem or "",
     )
 
