@@ -1,4 +1,4 @@
-"""Who may see the page: a token is exchanged once for the cookie of a session, so it is in no address and no log.
+"""Who may see the page: a token is exchanged once for the secret of a session, so it is in no address and no log.
 
 The token's judge differs (`Access`): on one machine a file that only its user reads, in a cluster the API server. The
 sessions are the same: random, in memory, bounded, and ended after a day. Whoever fails too often has to wait.

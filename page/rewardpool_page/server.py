@@ -1,11 +1,13 @@
 """The page's HTTP server: its routes are read-only but for the session, for which a token is exchanged.
 
     GET    /                  the page, its script, style and icon; nothing of a pool is in them
-    POST   /api/session       {"token": …} -> a cookie, HttpOnly and SameSite=Strict
+    POST   /api/session       {"token": …} -> {"session": …}, which later requests have in X-RewardPool-Session
     DELETE /api/session       ends it
     GET    /api/pools         the pools once, as JSON; ?pool=NAMESPACE/NAME adds that one as a whole
     GET    /api/events        the same as server-sent events, once a second where something changed
     GET    /api/logs          ?pool=…&name=…: the end of a log, as text
+
+The session is no cookie: browsers send a host's cookies to each of its ports, where others may listen.
 
 Bounded: watchers, logs and sign-ins at a time, a body's size, a log's tail. A watcher that does not read is dropped.
 """
@@ -21,7 +23,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from rewardpool_page.access import SESSION_SECONDS, Access, Failures, Sessions, Viewer
+from rewardpool_page.access import Access, Failures, Sessions, Viewer
 from rewardpool_page.history import History
 from rewardpool_page.snapshots import SNAPSHOT_SECONDS, Snapshot, Snapshots
 from rewardpool_page.source import LogNotFoundError, Source
@@ -29,7 +31,8 @@ from rewardpool_runtime.http_server import LOOPBACK, host_name, is_of_another_pa
 
 log = logging.getLogger(__name__)
 
-COOKIE: Final = "rewardpool-session"
+SESSION_HEADER: Final = "X-RewardPool-Session"
+"""Has the secret of a session, which the page keeps in the tab's own storage: of this address and port alone."""
 MAX_STREAMS: Final = 128
 """Watchers at a time."""
 MAX_STREAMS_OF_ONE: Final = 8
@@ -116,16 +119,7 @@ class _Server:
         viewer = await self._judged(request, token.strip())
         if viewer is None:
             return web.json_response({"error": "the token is not valid", "hint": self._access.hint}, status=401)
-        response = web.json_response({"where": self._source.where})
-        response.set_cookie(
-            COOKIE,
-            self._sessions.begin(viewer),
-            max_age=int(SESSION_SECONDS),
-            httponly=True,
-            samesite="Strict",
-            secure=_is_https(request),
-        )
-        return response
+        return web.json_response({"where": self._source.where, "session": self._sessions.begin(viewer)})
 
     async def _judged(self, request: web.Request, token: str) -> Viewer | None:
         """Whose token it is.
@@ -151,10 +145,8 @@ class _Server:
             return viewer
 
     async def _sign_out(self, request: web.Request) -> web.Response:
-        self._sessions.end(request.cookies.get(COOKIE, ""))
-        response = web.json_response({"error": "signed out", "hint": self._access.hint})
-        response.del_cookie(COOKIE)
-        return response
+        self._sessions.end(_secret_of(request))
+        return web.json_response({"error": "signed out", "hint": self._access.hint})
 
     async def _pools(self, request: web.Request) -> web.Response:
         viewer = await self._viewer(request)
@@ -243,7 +235,7 @@ class _Server:
         return self._access.hosts is None
 
     async def _find_viewer(self, request: web.Request) -> Viewer | None:
-        secret = request.cookies.get(COOKIE, "")
+        secret = _secret_of(request)
         viewer = self._sessions.find(secret)
         if viewer is not None and not await viewer.is_valid():
             self._sessions.end(secret)
@@ -272,6 +264,11 @@ async def _seen_by(viewer: Viewer, snapshot: Snapshot) -> frozenset[str]:
     namespaces = sorted({pool.namespace for pool in snapshot.pools.values()})
     allowed = await asyncio.gather(*(viewer.may_see(namespace) for namespace in namespaces))
     return frozenset(namespace for namespace, may_see in zip(namespaces, allowed, strict=True) if may_see)
+
+
+def _secret_of(request: web.Request) -> str:
+    """Return the secret of the session that a request says it is of; aiohttp has surrogates for bytes of no UTF-8."""
+    return request.headers.get(SESSION_HEADER, "").encode(errors="replace").decode()
 
 
 def _is_https(request: web.Request) -> bool:

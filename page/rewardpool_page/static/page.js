@@ -10,7 +10,7 @@ const RETRY_MILLISECONDS = 3000;
 const main = document.getElementById("main");
 const numbers = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
-let stream = null;
+let stream = null; // ends what is watched
 let pools = null; // the last event of that name
 let past = null; // the last history
 let skew = 0; // seconds that the server's clock is ahead of this one
@@ -84,6 +84,10 @@ const age = (at) => h("time", { class: "age", "data-at": at, title: new Date(at 
 
 // Signing in
 
+// The session is kept by the tab, and sent to this address alone. A cookie would go to every port of the same host.
+const ask = (path, options = {}) =>
+  fetch(path, { ...options, headers: { "X-RewardPool-Session": sessionStorage.getItem("session") ?? "" } });
+
 async function start() {
   const asked = new URLSearchParams(location.hash.slice(1));
   const token = asked.get("token");
@@ -102,12 +106,14 @@ async function signIn(token) {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ token }),
   });
-  if (answer.ok) watch();
-  else askForToken(said(await answer.text()));
+  if (!answer.ok) return askForToken(said(await answer.text()));
+  sessionStorage.setItem("session", (await answer.json()).session);
+  watch();
 }
 
 async function signOut() {
-  const answer = await fetch("/api/session", { method: "DELETE" });
+  const answer = await ask("/api/session", { method: "DELETE" });
+  sessionStorage.removeItem("session");
   askForToken(said(await answer.text()));
 }
 
@@ -148,32 +154,56 @@ function askForToken({ error, hint }) {
 
 const chosen = () => decodeURIComponent(location.hash.slice(1));
 
-function watch() {
+async function watch() {
   stopWatching();
   const key = chosen() || firstPool();
-  stream = new EventSource(key ? `/api/events?pool=${encodeURIComponent(key)}` : "/api/events");
-  stream.addEventListener("pools", (event) => {
-    pools = JSON.parse(event.data);
+  const own = (stream = new AbortController());
+  try {
+    const answer = await ask(key ? `/api/events?pool=${encodeURIComponent(key)}` : "/api/events", { signal: own.signal });
+    if (answer.status === 401) return askForToken(said(await answer.text()));
+    if (answer.ok) {
+      for await (const [kind, data] of events(answer.body)) {
+        hear(kind, data, key);
+        if (stream !== own) return;
+      }
+    }
+  } catch {
+    // It was ended, or the server went away.
+  }
+  if (stream !== own) return;
+  live("reconnecting", "busy");
+  setTimeout(() => stream === own && watch(), RETRY_MILLISECONDS);
+}
+
+function hear(kind, data, key) {
+  if (kind === "history") past = { key, ...data };
+  if (kind === "pools") {
+    pools = data;
     skew = pools.at - Date.now() / 1000;
     live("live", "good");
-    show();
-    if (!key && firstPool()) watch();
-  });
-  stream.addEventListener("history", (event) => {
-    past = { key, ...JSON.parse(event.data) };
-    show();
-  });
-  stream.onerror = async () => {
-    live("reconnecting", "busy");
-    if (stream.readyState !== EventSource.CLOSED) return;
-    const answer = await fetch("/api/pools").catch(() => null);
-    if (answer?.status === 401) askForToken(await answer.json());
-    else setTimeout(watch, RETRY_MILLISECONDS);
-  };
+  }
+  show();
+  if (kind === "pools" && !key && firstPool()) watch();
+}
+
+// Server-sent events; an EventSource sends no headers.
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (text + value).split("\n\n");
+    text = parts.pop();
+    for (const part of parts) {
+      const [, kind, data] = /^event: (\w+)\ndata: (.*)$/.exec(part) ?? [];
+      if (kind) yield [kind, JSON.parse(data)];
+    }
+  }
 }
 
 function stopWatching() {
-  stream?.close();
+  stream?.abort();
   stream = null;
 }
 
@@ -499,7 +529,7 @@ async function readLog() {
   const [key, name] = [shownKey, logName];
   const place = document.getElementById("log-text");
   if (!place || document.hidden) return;
-  const answer = await fetch(`/api/logs?pool=${encodeURIComponent(key)}&name=${encodeURIComponent(name)}`).catch(() => null);
+  const answer = await ask(`/api/logs?pool=${encodeURIComponent(key)}&name=${encodeURIComponent(name)}`).catch(() => null);
   if (!answer || key !== shownKey || name !== logName) return;
   const text = await answer.text();
   if (place.textContent === text) return;

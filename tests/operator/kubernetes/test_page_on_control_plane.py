@@ -36,6 +36,7 @@ from cluster.control_plane import ControlPlane
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
 from rewardpool_operator.kubernetes.page.reviews import REMEMBER_SECONDS
+from rewardpool_page.server import SESSION_HEADER
 
 pytestmark = pytest.mark.real
 
@@ -176,6 +177,8 @@ class Browser:
 
     async def sign_in(self, token: str) -> int:
         async with self._session.post("/api/session", json={"token": token}) as answer:
+            if answer.status == 200:
+                self._session.headers[SESSION_HEADER] = (await answer.json())["session"]
             return answer.status
 
     async def shown(self, pool: str = f"{OURS}/rm") -> dict[str, Any]:
@@ -204,8 +207,7 @@ class Browser:
 
 @asynccontextmanager
 async def at(url: str) -> AsyncIterator[Browser]:
-    jar = aiohttp.CookieJar(unsafe=True)  # which takes a cookie of an address that is no name
-    async with aiohttp.ClientSession(url, cookie_jar=jar) as session:
+    async with aiohttp.ClientSession(url) as session:
         yield Browser(session)
 
 

@@ -41,7 +41,7 @@ class TokenViewer:
 class TokenAccess:
     """Judges tokens by the API server's word."""
 
-    # By whatever name the user's Ingress has. A page of somebody else's has no token, and gets no cookie of this one.
+    # By whatever name the user's Ingress has. A page of somebody else's has no token, and no session of this one.
     hosts: frozenset[str] | None = None
     hint: str = HINT
 
