@@ -33,7 +33,7 @@ from rewardpool_local.machine import (
     server_python,
     with_code,
 )
-from rewardpool_local.process import kill_all
+from rewardpool_local.process import importing_safely, kill_all
 from rewardpool_local.supervisor import Settings, Supervisor, kill_leftovers
 from rewardpool_operator.times import rfc3339
 
@@ -129,7 +129,12 @@ def start_in_background(
     command += ["--asked-at", str(asked_at)] if asked_at is not None else []
     with (folder.logs / "supervisor.log").open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command,
+            env=importing_safely(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     return Up(folder, wanted, process)
 

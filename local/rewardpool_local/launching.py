@@ -93,9 +93,10 @@ class Launcher:
             # An engine is three processes that import the same 4,000 modules: 8 s of a CPU each with byte code, 16 s
             # without. So it may keep byte code in its own installation where the user has switched that off.
             return replace(launch, env={"PYTHONDONTWRITEBYTECODE": "", **launch.env})
-        path = os.pathsep.join([*copies, *map(str, folders_of(pool))])
-        env = {**_temporary(self.folder), **launch.env, "PYTHONPATH": path}
-        return replace(launch, argv=(*launch.argv, "--shared-port"), env=env)
+        # For the function's own processes alone: a file there may be called like a module that the server imports.
+        modules = os.pathsep.join([*copies, *map(str, folders_of(pool))])
+        env = {name: value for name, value in {**_temporary(self.folder), **launch.env}.items() if name != "PYTHONPATH"}
+        return replace(launch, argv=(*launch.argv, "--shared-port", "--modules", modules), env=env)
 
 
 def _sockets(pool: RewardPool, folder: PoolFolder) -> Mapping[str, str]:

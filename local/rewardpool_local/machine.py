@@ -18,6 +18,7 @@ from rewardpool_local.folder import annotated
 from rewardpool_local.function_code import CodeTooLargeError, FunctionCode, read_code
 from rewardpool_local.gpu_shares import owners_of
 from rewardpool_local.gpus import GpusUnreadableError, counted, refusal, visible_to
+from rewardpool_local.process import importing_safely
 from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_runtime.listeners import HeldPort
 from rewardpool_worker.engines.engine import engine_for
@@ -216,7 +217,7 @@ def _origin_of_installed(module: str, folders: Sequence[Path], environ: Mapping[
         NotStartableError: it is not installed.
     """
     path = os.pathsep.join(map(str, folders))
-    environ = {**environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    environ = {**environ, "PYTHONPATH": path}
     try:
         said = _run_python(sys.executable, _ORIGIN, [module], environ).strip()
     except NotStartableError as error:
@@ -324,7 +325,7 @@ def _run_python(
     try:
         found = subprocess.run(
             [python, "-c", program, *modules],
-            env=dict(environ),
+            env=importing_safely(environ),
             capture_output=True,
             text=True,
             timeout=seconds,

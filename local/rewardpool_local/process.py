@@ -113,6 +113,14 @@ class Process:
             log.debug("%s is not kept short: %s", self._log_file, error)
 
 
+def importing_safely(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with which Python imports nothing from the folder that it is run in: a file there may be called
+    like a module that a supervisor or a worker needs.
+    """
+    folders = filter(os.path.isabs, environ.get("PYTHONPATH", "").split(os.pathsep))
+    return {**environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONSAFEPATH": "1"}
+
+
 def marked(mark: str) -> list[psutil.Process]:
     """Running processes whose mark begins with this one."""
     found = []

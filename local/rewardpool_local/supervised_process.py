@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 from rewardpool_api import names
-from rewardpool_local.process import Process, tail
+from rewardpool_local.process import Process, importing_safely, tail
 from rewardpool_operator.snapshot import Failure
 from rewardpool_runtime.listeners import ForeignListenerError, HeldPort, check_listens
 from rewardpool_worker.diagnosis import LOG_TAIL_BYTES, diagnose
@@ -254,4 +254,4 @@ class SupervisedProcess:
 
 def _neutral_environment() -> dict[str, str]:
     # Variables of ours that the user set for a trainer would be read as settings by workers and routers.
-    return {name: value for name, value in os.environ.items() if not name.startswith("REWARDPOOL_")}
+    return importing_safely({name: value for name, value in os.environ.items() if not name.startswith("REWARDPOOL_")})

@@ -369,3 +369,22 @@ async def test_an_smg_serves_as_well_and_is_changed_for_the_other_one(machine: L
 
     await eventually(changed, what="the other router runs")
     assert await machine.run("score", "hello world") == (0, "11.0\n")
+
+
+async def test_files_of_the_folder_that_up_is_run_in_are_no_modules_of_supervisor_and_worker(
+    machine: LocalMachine,
+) -> None:
+    for module in ("psutil", "aiohttp"):
+        (machine.home / f"{module}.py").write_text("open('ran', 'a').write('once')\n")
+    await machine.up()
+    assert not (machine.home / "ran").exists()
+
+
+async def test_keys_are_made_anew_at_each_up(machine: LocalMachine) -> None:
+    files = machine.folder.key_file, machine.folder.admin_key_file
+    seen = set()
+    for _ in range(2):
+        await machine.up()
+        seen.update(file.read_text() for file in files)
+        await machine.run("down")
+    assert len(seen) == 4

@@ -90,6 +90,7 @@ class Options:
     network: Network = "Pod"
     on_missing: OnMissing = "Weaken"
     shared_port: bool = False
+    modules: str = ""
 
     @property
     def limits(self) -> Limits:
@@ -103,6 +104,11 @@ class Options:
             as_options=True,
         )
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where the function's modules are looked for before all others."""
+        return tuple(filter(None, self.modules.split(os.pathsep)))
+
     def boundary(self, environ: Mapping[str, str]) -> Boundary:
         """What the function's processes are kept from: on one machine, the keys of all pools."""
         network = self.network == "Pod"
@@ -110,9 +116,8 @@ class Options:
             return Boundary(network=network)
         key, state = self.key_file.absolute(), state_dir(environ).absolute()
         hidden = state if state in key.parents else key.parent
-        return Boundary(
-            key_file=str(key), hidden=str(hidden), shown=[*sys.path, tempfile.gettempdir()], network=network
-        )
+        shown = [*self.folders, *sys.path, tempfile.gettempdir()]
+        return Boundary(key_file=str(key), hidden=str(hidden), shown=shown, network=network)
 
 
 class SandboxMissingError(Exception):
@@ -339,7 +344,10 @@ def _error(status: int, code: str, message: str) -> web.Response:
 def make_runner(options: Options) -> FunctionRunner:
     """The runner the options ask for."""
     env, boundary = environment(options.env, os.environ), options.boundary(os.environ)
-    return ProcessRunner(Source.of(options.function), limits=options.limits, env=env, boundary=boundary)
+    if options.modules and "PYTHONPATH" in env:
+        env["PYTHONPATH"] = options.modules  # for the programs that the function starts
+    source = Source(name=options.function, reference=options.function, folders=options.folders)
+    return ProcessRunner(source, limits=options.limits, env=env, boundary=boundary)
 
 
 def check_sandbox(reached: Sequence[str], on_missing: OnMissing) -> None:
@@ -411,6 +419,7 @@ def parser() -> argparse.ArgumentParser:
     option("--served-name", default="function", help="the `model` of a request")
     option("--host", default="127.0.0.1", help="address to listen on")
     option("--port", type=port, default=names.WORKER_PORT, help="port to listen on")
+    option("--modules", default="", help="folders of the function's modules, which this server does not import from")
     option("--shared-port", action="store_true", help="listen there beside others of this user, who holds the port")
     limit = _number_of(float, least=0.001)
     option("--concurrency", type=count, help="calls at once (default: its processors; 32 of an async function)")

@@ -85,8 +85,8 @@ def environment(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, s
 class Parent:
     """A started parent; used on one event loop."""
 
-    def __init__(self, *, env: Mapping[str, str]) -> None:
-        """Start it; raises OSError."""
+    def __init__(self, *, env: Mapping[str, str], folders: Sequence[str] = ()) -> None:
+        """Start it, with these folders of modules before this process's; raises OSError."""
         self._asking = asyncio.Lock()
         self._incoming = Incoming()
         self._answers: asyncio.Queue[Any] = asyncio.Queue()
@@ -95,7 +95,7 @@ class Parent:
         open_standard_streams()
         self._sock, theirs = socket.socketpair()
         flags = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
-        path = [entry or os.getcwd() for entry in sys.path]
+        path = [*folders, *(entry or os.getcwd() for entry in sys.path)]
         with theirs:
             try:
                 self._process = subprocess.Popen(

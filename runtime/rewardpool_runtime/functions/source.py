@@ -20,12 +20,14 @@ class Source:
     Attributes:
         name: Names it in messages.
         reference: `module:function`, to be imported there.
+        folders: Where modules are looked for there, before all others.
         pickled: Where it cannot be imported: what cloudpickle makes of it.
     """
 
     name: str
     reference: str = ""
     pickled: bytes = b""
+    folders: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, function: str | Callable[..., Any]) -> "Source":

@@ -145,7 +145,7 @@ class Supply:
             await self._parent.close()
 
     async def _started(self) -> tuple[Parent, Loaded]:
-        parent = Parent(env=self._env)
+        parent = Parent(env=self._env, folders=self._source.folders)
         try:
             loaded = await self._load(parent, here=not self.imports_itself)
             if not loaded.threads:
@@ -159,7 +159,7 @@ class Supply:
             )
             await parent.close()
             self.imports_itself = True
-            parent = Parent(env=self._env)
+            parent = Parent(env=self._env, folders=self._source.folders)
             await self._load(parent, here=False)
         except BaseException:
             await parent.close()
