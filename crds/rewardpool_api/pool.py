@@ -310,7 +310,7 @@ class ObjectMeta(ApiModel):
     """The part of Kubernetes' object metadata that RewardPool reads; the rest is accepted and left alone."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
-    namespace: str = "default"
+    namespace: NamespaceName = "default"
     uid: str | None = None
     generation: int = 1
     resource_version: str | None = None

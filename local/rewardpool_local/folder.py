@@ -34,6 +34,7 @@ from rewardpool_api.status import ConditionType
 from rewardpool_local.code_copies import CodeCopies
 from rewardpool_operator.times import rfc3339
 from rewardpool_runtime.file_lock import lock_within
+from rewardpool_runtime.own_paths import check_own
 from rewardpool_runtime.state_files import (
     AWAKE_DIR,
     DEMANDS_DIR,
@@ -96,16 +97,18 @@ class PoolFolder:
         return f"{self.path.parent.name}/{self.path.name}"
 
     def create(self) -> None:
-        """Make the folders and the keys that are missing."""
+        """Make the folders that are missing."""
         shutil.rmtree(self.temporary, ignore_errors=True)  # what killed engines left there
         for folder in (self.path, self.logs, self.files, self.temporary, self.demands, self.awake):
             folder.mkdir(parents=True, exist_ok=True)
         # Logs and prompts in them are nobody else's business; nor may anybody else announce what costs GPUs.
         for folder in (self.path, self.demands, self.awake):
             folder.chmod(0o700)
+
+    def new_keys(self) -> None:
+        """Make both keys anew: whoever knew the former ones has none of this start."""
         for file in (self.key_file, self.admin_key_file):
-            if not file.exists():
-                write_private(file, secrets.token_urlsafe(32))
+            write_private(file, secrets.token_urlsafe(32))
 
     @contextmanager
     def supervised(self) -> Iterator[None]:
@@ -211,13 +214,20 @@ def annotated(pool: RewardPool, annotations: Mapping[str, str | None]) -> Reward
 
 
 def folder_of(pool: str, environ: Mapping[str, str]) -> PoolFolder:
-    """The folder of the pool `namespace/name`; it need not exist."""
+    """The folder of the pool `namespace/name`; it need not exist.
+
+    Raises:
+        PathNotOwnError: Another user may write it.
+    """
     namespace, _, name = pool.rpartition("/")
-    return PoolFolder(pool_dir(environ, namespace or "default", name))
+    path = pool_dir(environ, namespace or "default", name)
+    check_own(path)
+    return PoolFolder(path)
 
 
 def all_folders(environ: Mapping[str, str]) -> list[PoolFolder]:
-    """The folders of all pools that were ever published on this machine."""
+    """The folders of all pools that were ever published on this machine. Raises PathNotOwnError."""
+    check_own(state_dir(environ))
     return [PoolFolder(path.parent) for path in sorted(state_dir(environ).glob(f"*/*/{names.STATE_FILE}"))]
 
 

@@ -1,6 +1,6 @@
 """The files of the page in the browser: what opens it, and where it is served.
 
-$REWARDPOOL_STATE_DIR/.page/token    what opens the page, mode 0600; made once
+$REWARDPOOL_STATE_DIR/.page/token    what opens the page, mode 0600; made anew whenever it is served
                             address  where it is served
                             lock     held while it is
 """
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from rewardpool_local.folder import AlreadyRunningError, write_private
 from rewardpool_runtime.file_lock import try_lock
+from rewardpool_runtime.own_paths import check_own
 from rewardpool_runtime.state_files import LOCK_FILE, is_supervised, state_dir
 
 
@@ -40,12 +41,13 @@ class PageFolder:
 
         Raises:
             AlreadyRunningError: somebody else is.
+            PathNotOwnError: another user may write the folder.
         """
+        check_own(self.path)
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self.path / LOCK_FILE).open("ab") as lock:
             if not try_lock(lock.fileno()):
                 raise AlreadyRunningError("the page is served already")
-            if not self.token_file.exists():
-                write_private(self.token_file, secrets.token_urlsafe(32))
+            write_private(self.token_file, secrets.token_urlsafe(32))
             write_private(self._address, address)
             yield

@@ -171,6 +171,7 @@ class Supervisor:
         )
         record = SupervisorRecord(pid=os.getpid(), run_id=run.id, cuda_visible_devices=self._environ.get(VISIBLE))
         self._folder.write_supervisor(record)
+        self._folder.new_keys()
         write_mounted_files(self._folder.files)
         python = self._settings.python
         # A connection for each request: one that is kept may be closed by a worker at the moment it is used again.

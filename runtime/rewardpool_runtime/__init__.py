@@ -6,6 +6,8 @@ process_stat     what a process has used and does now
 descriptors      standard streams that are open, before descriptors are made for another process
 process_guard    a child process ends with the process that started it
 file_lock        one holder of a file at a time; the kernel drops the lock with the process
+listeners        who listens at a port, and ports that no other user can have
+own_paths        whether a folder is this user's own
 state_files      where a pool on one machine keeps its status, its demands and its locks
 trust            which certificates a client of a router trusts
 """

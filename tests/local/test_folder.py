@@ -76,11 +76,13 @@ def test_a_state_file_that_no_supervisor_wrote_is_taken_at_its_word(folder: Pool
     assert is_supervised(folder.path)
 
 
-def test_keys_stay_when_a_pool_is_started_again(folder: PoolFolder) -> None:
-    keys = folder.key_file.read_text(), folder.admin_key_file.read_text()
-    folder.create()
-    assert (folder.key_file.read_text(), folder.admin_key_file.read_text()) == keys
-    assert keys[0] != keys[1]
+def test_keys_are_others_whenever_they_are_made(folder: PoolFolder) -> None:
+    files, seen = (folder.key_file, folder.admin_key_file), set()
+    for _ in range(2):
+        folder.new_keys()
+        assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
+        seen.update(file.read_text() for file in files)
+    assert len(seen) == 4
 
 
 def test_others_of_the_machine_cannot_look_into_the_folder(folder: PoolFolder) -> None:

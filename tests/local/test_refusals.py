@@ -1,6 +1,7 @@
 """What `rewardpool up` refuses before anything is started, and what it says when an engine does not come up."""
 
 import json
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from support.command_line import CommandLine, rewardpool
 from support.env_vars import env_vars
 from support.local_machine import POOL, LocalMachine
+from support.neighbour import NOBODY, needs_two_users
 
 from rewardpool_api import Condition, RewardPoolStatus, load_manifest, names
 from rewardpool_local.folder import PoolFolder
@@ -221,3 +223,27 @@ def test_a_pool_that_was_never_started_is_an_error(
 def test_the_crd_is_printed_as_it_is_in_the_repository(rewardpool: CommandLine) -> None:
     file = Path(__file__).parents[2] / "crds" / "rewardpool.dev_rewardpools.yaml"
     assert rewardpool("crd").out == file.read_text()
+
+
+@pytest.mark.parametrize("namespace", ["../../outside", "..", "a/b", "RL", ""])
+def test_a_namespace_that_is_no_name_is_refused(here: LocalMachine, rewardpool: CommandLine, namespace: str) -> None:
+    path = here.manifest()
+    manifest = json.loads(path.read_text())
+    manifest["metadata"]["namespace"] = namespace
+    path.write_text(json.dumps(manifest))
+    ended = rewardpool("up", "-f", str(path))
+    assert ended.code == 2, ended.err
+    assert "metadata.namespace" in ended.err
+    assert not (here.home / "state").exists()
+
+
+@needs_two_users
+def test_a_state_folder_that_another_user_made_is_refused_by_name(here: LocalMachine, rewardpool: CommandLine) -> None:
+    planted = here.home / "state" / "rl"
+    planted.mkdir(parents=True)
+    os.chown(planted, NOBODY, NOBODY)
+    ended = rewardpool("up", "-f", str(here.manifest()))
+    os.chown(planted, 0, 0)
+    assert ended.code == 1
+    assert f"{planted} belongs to user {NOBODY}" in ended.err
+    assert list(planted.iterdir()) == []

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from rewardpool.errors import PoolAccessError, PoolNotReadyError, PoolNotYetReadyError
 from rewardpool_api import names
 from rewardpool_runtime.kubeconfig import load_kubeconfig
+from rewardpool_runtime.own_paths import PathNotOwnError, check_own
 from rewardpool_runtime.state_files import is_supervised, pool_dir, pools_here
 from rewardpool_runtime.trust import verifying_context
 
@@ -87,10 +88,13 @@ class LocalSource:
         folder = self.folder(namespace, name)
         path = folder / names.STATE_FILE
         try:
+            check_own(folder)
             raw = path.read_bytes()
             supervised = is_supervised(folder)
         except FileNotFoundError:
             raise PoolNotHere(f"this machine: there is no {path}") from None
+        except PathNotOwnError as error:
+            raise PoolAccessError(f"{self}: {error}") from None
         except OSError as error:
             raise PoolAccessError(f"the pool's state file {path} cannot be read: {error.strerror}") from error
         if not supervised:
