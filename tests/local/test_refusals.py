@@ -190,7 +190,7 @@ def test_a_manifest_that_does_not_exist_is_refused(here: LocalMachine, rewardpoo
 @pytest.mark.real
 async def test_an_engine_that_exits_at_once_is_retried_named_and_given_up(machine: LocalMachine) -> None:
     manifest = machine.manifest(engine={"name": "python", "env": env_vars({"EXIT_AT_ONCE": "1"})})
-    code, said = await machine.run("up", "-f", manifest, "--wait-seconds", "6")
+    code, said = await machine.run("up", "-f", manifest, "--wait-seconds", "12")
     assert code == 1, said
     assert "the weights are gone" in said
     assert "starts again in" in said
