@@ -35,7 +35,7 @@ def manifest() -> dict[str, Any]:
         "metadata": {"name": "vowels"},
         "spec": {
             "model": {"source": "python://learning_curves.judge:compute_score"},
-            "engine": {"args": ["--concurrency", "64"]},
+            "sandbox": {"concurrency": 64},
             "replicas": WORKERS,
         },
     }

@@ -16,7 +16,7 @@ def manifest(name: str, protocol: Protocol) -> Manifest:
     """The pool of that name."""
     spec: Manifest = {
         "model": {"source": "python://training_step.sleeper:compute_score"},
-        "engine": {"args": ["--concurrency", str(PER_WORKER)]},
+        "sandbox": {"concurrency": PER_WORKER},
     }
     if name == FIXED:
         spec["replicas"] = max(1, -(-protocol.callers // PER_WORKER))

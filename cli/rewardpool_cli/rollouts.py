@@ -20,7 +20,7 @@ from rewardpool_operator.times import rfc3339
 if TYPE_CHECKING:
     from rewardpool_cli.cluster import Cluster
 
-PARTS: Final = ("model", "engine", "worker")
+PARTS: Final = ("model", "engine", "worker", "sandbox")
 """The parts of a spec that a revision is rendered from."""
 
 

@@ -5,7 +5,6 @@ The docstrings below are the field descriptions of the CRD and of the documentat
 """
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -18,6 +17,7 @@ from rewardpool_api.model import ModelSpec
 from rewardpool_api.pod_template import RouterTemplate
 from rewardpool_api.quantities import EntryName, ObjectName, ShortText
 from rewardpool_api.rules import ApiModel, Rule
+from rewardpool_api.sandbox import SandboxSpec, mib
 from rewardpool_api.source import FUNCTION_SCHEME, is_function
 from rewardpool_api.status import RewardPoolStatus
 from rewardpool_api.worker import WorkerSpec
@@ -31,6 +31,7 @@ _GPUS = f"(has(self.worker.gpus) ? self.worker.gpus : ({_IS_FUNCTION} ? 0 : 1))"
 # Engines also take underscores for hyphens, and SGLang takes the beginning of a flag for the flag. The expressions are
 # RE2 as well as Python's, and short: an API server refuses a schema whose rules could cost too much.
 _KEY_ARGUMENT = "^--(api?([-_](k[^=]*)?)?|admin[^=]*)(=|$)"
+_SANDBOX_ARGUMENT = "^--(concurrency|cpu-seconds|idle-seconds|memory-mib|calls-per-process|network|on-missing)(=|$)"
 _OWN_ARGUMENT = "^--(model([-_]p[^=]*)?|serve[^=]*|function|host?|port?|uds|runner|is[-_]e[^=]*|middleware|config?|ssl[-_][^=]*)(=|$)"
 
 
@@ -84,6 +85,11 @@ class EngineSpec(ApiModel):
             cel=f"!has(self.args) || !self.args.exists(arg, arg.matches('{_OWN_ARGUMENT}'))",
             message="spec.engine.args must not have --model, --model-path, --served-model-name, --function, --served-name, --host, --port, --uds, --runner, --is-embedding, --middleware, --ssl-keyfile or --config, which are RewardPool's own: the model is spec.model, and workers are reached at an address and by a name that RewardPool chooses",
             holds=lambda engine: not any(re.match(_OWN_ARGUMENT, arg) for arg in engine.args),
+        ),
+        Rule(
+            cel=f"!has(self.args) || !self.args.exists(arg, arg.matches('{_SANDBOX_ARGUMENT}'))",
+            message="spec.engine.args must not have --concurrency, --cpu-seconds, --idle-seconds, --memory-mib, --calls-per-process, --network or --on-missing: set concurrency, cpuSeconds, idleSeconds, memory, callsPerProcess, network or onMissing of spec.sandbox",
+            holds=lambda engine: not any(re.match(_SANDBOX_ARGUMENT, arg) for arg in engine.args),
         ),
         Rule(
             cel="!has(self.name) || self.name != 'transformers' || ((!has(self.sleep) || !self.sleep.enabled) && (!has(self.tensorParallelSize) || self.tensorParallelSize == 1))",
@@ -182,6 +188,19 @@ class ParitySpec(ApiModel):
     """Largest difference that is let through, in units of the raw score. Other number formats, engines or kernels differ by some; see the documentation on parity."""
 
 
+_NEEDED = "self.sandbox.concurrency * quantity(self.sandbox.memory).asInteger()"
+_LIMIT = "quantity(string(self.worker.resources.limits['memory'])).asInteger()"
+"""In CEL, what `_calls_fit` compares."""
+
+
+def _calls_fit(spec: "RewardPoolSpec") -> bool:
+    """Whether the memory of as many calls as run at once fits the container, where all three numbers are set."""
+    limit, sandbox = spec.worker.resources.limits.get("memory"), spec.sandbox
+    if limit is None or sandbox is None or sandbox.memory_mib is None or sandbox.concurrency is None:
+        return True
+    return sandbox.concurrency * sandbox.memory_mib <= mib(limit)
+
+
 class RolloutSpec(ApiModel):
     """How a changed pod template reaches the replicas."""
 
@@ -204,6 +223,8 @@ class RewardPoolSpec(ApiModel):
     """Server that runs the model in each replica, and its settings."""
     worker: WorkerSpec = WorkerSpec()
     """What each replica's pod gets: GPUs, resources, labels and annotations."""
+    sandbox: SandboxSpec | None = None
+    """What the calls of a function may use and reach, and what a replica does where that cannot be had. Without it each replica does what its machine can, and the condition Sandboxed says what is missing."""
     router: RouterSpec = RouterSpec()
     """Router that spreads requests over the replicas."""
     network: NetworkSpec = NetworkSpec()
@@ -237,6 +258,17 @@ class RewardPoolSpec(ApiModel):
             cel=f"{_GPUS} == 0 || self.engine.tensorParallelSize <= {_GPUS}",
             message="spec.engine.tensorParallelSize must not be greater than spec.worker.gpus",
             holds=lambda spec: spec.worker.gpus == 0 or spec.engine.tensor_parallel_size <= spec.worker.gpus,
+        ),
+        Rule(
+            cel=f"!has(self.sandbox) || {_IS_FUNCTION}",
+            message="spec.sandbox must not be set unless spec.model.source is python://MODULE:FUNCTION: other engines run no code of a user's in processes of their own",
+            holds=lambda spec: spec.sandbox is None or is_function(spec.model.source),
+        ),
+        Rule(
+            cel="!has(self.sandbox) || !has(self.sandbox.memory) || !has(self.sandbox.concurrency) || !has(self.worker.resources.limits) || !('memory' in self.worker.resources.limits) || "
+            f"{_NEEDED} <= {_LIMIT}",
+            message="spec.sandbox.concurrency times spec.sandbox.memory must not be more than spec.worker.resources.limits.memory: a call that is within its limit would end the whole container",
+            holds=_calls_fit,
         ),
         Rule(
             cel=f"!self.engine.sleep.enabled || !{_IS_FUNCTION}",
@@ -368,7 +400,8 @@ class RewardPool(ApiModel):
         """Seconds that one request may take, by the setting that decides it."""
         limits = {names.ROUTER_LIMIT: float(self.spec.router.request_timeout_seconds)}
         if is_function(self.spec.model.source):
-            limits[names.FUNCTION_LIMIT] = _function_limit(self.spec.engine.args)
+            sandbox = self.spec.sandbox or SandboxSpec()
+            limits[names.FUNCTION_LIMIT] = sandbox.cpu_seconds + sandbox.idle_seconds
         return limits
 
     @property
@@ -385,21 +418,3 @@ class RewardPool(ApiModel):
     def served_name(self) -> str:
         """The `model` of a request: the pool's name, whatever the weights are called."""
         return self.metadata.name
-
-
-def _function_limit(args: Sequence[str]) -> float:
-    """Return the seconds that a function's call may take, as its worker reads them."""
-    return sum(_seconds_of(option, args) for option in ("--cpu-seconds", "--idle-seconds"))
-
-
-def _seconds_of(option: str, args: Sequence[str]) -> float:
-    """Return an option's value; of several the last one counts."""
-    found = names.FUNCTION_LIMIT_SECONDS
-    for index, argument in enumerate(args):
-        text = args[index + 1] if argument == option and index + 1 < len(args) else argument.removeprefix(f"{option}=")
-        if argument.startswith(option):
-            try:
-                found = float(text)
-            except ValueError:
-                continue  # the worker does not start with it, and says why
-    return found

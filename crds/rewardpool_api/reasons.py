@@ -101,6 +101,15 @@ class ConditionReason(_Reason):
         "The present revision failed and the stable one serves, until the spec changes; the message has the cause.",
     )
 
+    # Sandboxed
+    ENFORCED = "Enforced", "Every worker that answers tried what its function should not reach, and was refused."
+    WEAKENED = (
+        "Weakened",
+        "A worker's function reaches what it should not, and is served; the message has the worker and what is"
+        " missing.",
+    )
+    NOT_TRIED = "NotTried", "No worker of this spec has answered yet, and what its function reaches is not known."
+
     # Degraded
     AS_EXPECTED = "AsExpected", "Nothing is wrong that waiting does not heal."
     REPLICAS_DISAGREE = (
@@ -124,6 +133,12 @@ class ConditionReason(_Reason):
         "FunctionRaises",
         "The module of spec.model.source fails while it is imported, by an error of its own; the message has it. It is"
         " tried again, with growing pauses.",
+    )
+    SANDBOX_UNAVAILABLE = (
+        "SandboxUnavailable",
+        "Where a worker runs, the function would reach what it should not, and spec.sandbox.onMissing is Refuse; the"
+        " message has what is missing. No other attempt there would change that: a rollout fails at once, and"
+        " `rewardpool up` gives up.",
     )
     NO_ACCELERATOR = (
         "NoAccelerator",
@@ -292,6 +307,7 @@ NOTHING_WANTED: Final = frozenset({ConditionReason.AT_ZERO, ConditionReason.SUSP
 NEVER_STARTS: Final = (
     ConditionReason.FUNCTION_NOT_FOUND,
     ConditionReason.FUNCTION_NOT_LOADABLE,
+    ConditionReason.SANDBOX_UNAVAILABLE,
     ConditionReason.NO_ACCELERATOR,
 )
 """Reasons of Progressing=False of a revision that no other attempt at a worker would make start."""

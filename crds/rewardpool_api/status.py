@@ -1,6 +1,6 @@
 """What is: the status of a pool, the one place from which trainers and people learn its URL, model and health.
 
-Conditions (each is always present once the operator has seen the pool; `reason` is one word for machines, see `reasons.py`;
+Conditions (each but Sandboxed is always present once the operator has seen the pool; `reason` is one word for machines, see `reasons.py`;
 `message` is for people):
 
 | type | True means | False means | what it blocks |
@@ -11,6 +11,7 @@ Conditions (each is always present once the operator has seen the pool; `reason`
 | RouterReady | every wanted router replica answers and holds the right workers | a router is starting or missing | Serving, when none answers |
 | ScalingActive | the number of replicas is being decided from fresh metrics, or is fixed | metrics are missing: the size may grow by those that are there, and not shrink | shrinking |
 | Progressing | a rollout or a start is under way | nothing is changing, or it does not go on: the deadline passed, rolled back, paused, or the golden set cannot be used | nothing |
+| Sandboxed | of a pool of a function: what its processes should not reach was tried on every worker that answers, and refused | a worker's function reaches what it should not, or the worker does not serve for that reason; the message has what is missing, of several workers from the one with most. Unknown until a worker has answered | workers, where spec.sandbox.onMissing is Refuse |
 | Degraded | something is wrong that does not heal by waiting; the message has the cause and the engine's last lines | no such thing | nothing |
 """
 
@@ -22,7 +23,9 @@ from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.quantities import Count, Duration, Generation, MeasuredRate, Time
 from rewardpool_api.rules import ApiModel
 
-ConditionType = Literal["Ready", "Serving", "WorkersReady", "RouterReady", "ScalingActive", "Progressing", "Degraded"]
+ConditionType = Literal[
+    "Ready", "Serving", "WorkersReady", "RouterReady", "ScalingActive", "Progressing", "Sandboxed", "Degraded"
+]
 CONDITION_TYPES: tuple[ConditionType, ...] = (
     "Ready",
     "Serving",
@@ -30,6 +33,7 @@ CONDITION_TYPES: tuple[ConditionType, ...] = (
     "RouterReady",
     "ScalingActive",
     "Progressing",
+    "Sandboxed",
     "Degraded",
 )
 MAX_MESSAGE = 4096

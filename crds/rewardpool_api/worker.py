@@ -21,6 +21,8 @@ QUANTITY_PATTERN: Final = (
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
 """What Kubernetes takes as a quantity."""
+MAX_QUANTITY: Final = 32
+"""Characters of one; rules over quantities cost the API server by the length that is possible."""
 
 
 def _quantity(value: object) -> object:
@@ -29,13 +31,15 @@ def _quantity(value: object) -> object:
         raise PydanticCustomError("int_or_string_type", "must be an integer or a string")
     if isinstance(value, str) and re.fullmatch(QUANTITY_PATTERN, value) is None:
         raise PydanticCustomError("string_pattern_mismatch", "must be a quantity", {"pattern": QUANTITY_PATTERN})
+    if len(str(value)) > MAX_QUANTITY:
+        raise PydanticCustomError("string_too_long", "must have at most {max} characters", {"max": MAX_QUANTITY})
     return value
 
 
 Quantity = Annotated[
     int | str,
     BeforeValidator(_quantity),
-    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN}),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN, "maxLength": MAX_QUANTITY}),
 ]
 Quantities = Annotated[dict[str, Quantity], Field(max_length=16)]
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")]

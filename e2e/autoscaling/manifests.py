@@ -79,7 +79,7 @@ def model_pool(*, most: int = LARGEST) -> Manifest:
 def function_pool() -> Manifest:
     """A pool of functions with a fixed service time, at zero."""
     made = manifests.pool(FUNCTION, in_namespace=NAMESPACE, workers=0, routers=1)
-    made["spec"]["engine"]["args"] = [f"--concurrency={CALLS_AT_ONCE}"]
+    made["spec"]["sandbox"]["concurrency"] = CALLS_AT_ONCE
     times = {"SERVICE_SECONDS": SERVICE_SECONDS, "START_SECONDS": START_SECONDS}
     made["spec"]["engine"]["env"] += [{"name": name, "value": str(seconds)} for name, seconds in times.items()]
     return _autoscaled(made, target=SAMPLES_PER_REPLICA)

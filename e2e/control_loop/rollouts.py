@@ -97,7 +97,7 @@ def more_wanted_than_fit(stage: Stage) -> str:
     try:
         stage.change({"replicas": 4})
         stage.until(lambda: look(stage).ready == 3, what="three of four serve", deadline_seconds=60)
-        note = roll(stage, {"engine": {"args": ["--concurrency=44"]}}, size=3, fewest=2)
+        note = roll(stage, {"engine": {"args": ["--env=ROLL_44"]}}, size=3, fewest=2)
     finally:
         stage.change({"replicas": 2})
         leave_gpus(stage, node)
@@ -166,7 +166,7 @@ def no_node_takes_it(stage: Stage) -> str:
     serving = uids(stage)
     stage.cluster.kubectl("cordon", node)
     try:
-        note = roll_back(stage, {"engine": {"args": ["--concurrency=60"]}}, size=1, fewest=1, says="Insufficient")
+        note = roll_back(stage, {"engine": {"args": ["--env=ROLL_60"]}}, size=1, fewest=1, says="Insufficient")
         if uids(stage) != serving:
             raise StoryError("the worker that served was replaced")
     finally:
@@ -186,7 +186,7 @@ def unreachable_workers(stage: Stage) -> str:
             for router in stage.pods("router"):
                 container = container_of(router)
                 closed.enter_context(breaker.one_port_closed(container, names.WORKER_PORT, but_for=addresses))
-            change = {"engine": {"args": ["--concurrency=40"]}}
+            change = {"engine": {"args": ["--env=ROLL_40"]}}
             note = roll_back(stage, change, size=2, fewest=2, says="can routers reach")
         if uids(stage) != serving:
             raise StoryError("workers that served were replaced")

@@ -51,8 +51,8 @@ def pool(name: str = POOL, *, in_namespace: str = NAMESPACE, workers: int, route
                 # Named here, because an upgraded operator would bring another default.
                 "image": IMAGE,
                 "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}],
-                "args": ["--concurrency=64"],
             },
+            "sandbox": {"concurrency": 64},
             "worker": {
                 "drainSeconds": 20,
                 "podTemplate": {

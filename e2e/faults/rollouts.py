@@ -16,7 +16,7 @@ BROKEN_IMAGE = "localhost/there-is-no-such-image:1"
 def new_args_with_a_free_gpu(stage: Stage) -> str:
     """New arguments where the new workers fit beside the old ones: they come first, the old ones go after."""
     move_to_gpus(stage)
-    seconds, reasons, fewest = roll(stage, {"args": ["--concurrency=48"]})
+    seconds, reasons, fewest = roll(stage, {"args": ["--env=ROLL_48"]})
     if fewest < 2:
         raise StoryError(f"only {fewest} workers answered during a Surge of two")
     return f"{seconds:.1f} s, {' then '.join(reasons)}, never fewer than {fewest} workers"
@@ -27,7 +27,7 @@ def new_args_without_a_free_gpu(stage: Stage) -> str:
     node = move_to_gpus(stage)
     fake_gpus(stage.cluster.kubectl, node, 2, resource=GPU_RESOURCE)
     try:
-        seconds, reasons, fewest = roll(stage, {"args": ["--concurrency=56"]})
+        seconds, reasons, fewest = roll(stage, {"args": ["--env=ROLL_56"]})
         if NO_ROOM not in reasons:
             raise StoryError(f"the rollout never said {NO_ROOM}, only {reasons}")
     finally:
@@ -42,7 +42,7 @@ def new_args_under_a_used_up_quota(stage: Stage) -> str:
     metadata = {"name": QUOTA, "namespace": NAMESPACE}
     stage.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}})
     try:
-        seconds, reasons, fewest = roll(stage, {"args": ["--concurrency=52"]})
+        seconds, reasons, fewest = roll(stage, {"args": ["--env=ROLL_52"]})
         if NO_ROOM not in reasons:
             raise StoryError(f"the rollout never said {NO_ROOM}, only {reasons}")
     finally:

@@ -11,7 +11,7 @@ from soak.stage import ROUTERS, WORKERS, Stage
 
 def rollout(stage: Stage) -> None:
     """Other arguments for the workers."""
-    stage.change({"engine": {"args": [f"--concurrency={64 + time.time_ns() // 10**9 % 64}"]}})
+    stage.change({"engine": {"args": [f"--env=ROLL_{time.time_ns() // 10**9 % 64}"]}})
 
 
 def rotate_the_key(stage: Stage) -> None:

@@ -102,6 +102,7 @@ class Replica:
         self._max_model_len: int | None = None
         self._tokenizer: str | None = None
         self._probe_score: float | None = None
+        self._unsandboxed: tuple[str, ...] | None = None
         self._no_score: tuple[int, str] | None = None
         self._silence = Silence()
         self._asleep_pid: int | None = None
@@ -162,6 +163,7 @@ class Replica:
             max_model_len=self._max_model_len,
             tokenizer=self._tokenizer,
             probe_score=self._probe_score if self.answering else None,
+            unsandboxed=self._unsandboxed if self.answering else None,
         )
 
     def describe(self) -> WorkerProcess:
@@ -258,7 +260,7 @@ class Replica:
         if result.ok and self.process.pid == pid:
             self._answered_pid, self._in_flight = pid, 0
             self._max_model_len, self._tokenizer = result.max_model_len, result.tokenizer
-            self._probe_score = result.probe_score
+            self._probe_score, self._unsandboxed = result.probe_score, result.unsandboxed
             self._silence = Silence()
             self.process.note_serving()
             self._no_score = None

@@ -36,6 +36,9 @@ MAX_REASON = 500
 MAX_WORDS = 4096
 """Characters of what a worker says that are looked at for that."""
 
+MAX_MISSING = 16
+"""Things that a sandbox lacks."""
+
 MAX_DIGEST = 64
 """Characters of a tokenizer's digest."""
 
@@ -54,6 +57,8 @@ class ProbeResult:
     """Digest of its model's tokenizer; None when it does not say."""
     probe_score: float | None = None
     """Its score of the probe text, finite; None when it does not say."""
+    unsandboxed: tuple[str, ...] | None = None
+    """What its function reaches though it should not, in words; None when it does not say."""
     error: str | None = None
     """Why there was no score, in the worker's words."""
     reached: bool = True
@@ -89,6 +94,7 @@ async def probe_score(
             max_model_len=_tokens(ready.get("max_model_len")),
             tokenizer=tokenizer if isinstance(tokenizer, str) and 0 < len(tokenizer) <= MAX_DIGEST else None,
             probe_score=_score(ready.get("probe_score")),
+            unsandboxed=_missing(ready.get("sandbox")),
         )
     except (NoScoreError, InvalidResponseError) as error:
         reached = not isinstance(error, UnreachableError)
@@ -250,6 +256,14 @@ def _score(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         return None
     return float(value)
+
+
+def _missing(sandbox: object) -> tuple[str, ...] | None:
+    """Return what a worker says that its sandbox lacks; None where it does not say that as it should."""
+    missing = sandbox.get("missing") if isinstance(sandbox, dict) else None
+    if not isinstance(missing, list) or not all(isinstance(one, str) for one in missing):
+        return None
+    return tuple(printable(one, most=MAX_REASON) for one in missing[:MAX_MISSING])
 
 
 def _tokens(value: object) -> int | None:

@@ -86,6 +86,8 @@ class Worker:
     """Digest of its model's tokenizer, as it says."""
     probe_score: float | None = None
     """Its score of the probe text, finite; None while it is not known, and of models that give no number."""
+    unsandboxed: tuple[str, ...] | None = None
+    """What its function reaches though it should not, in words; None while it is not known."""
     start_seconds: float | None = None
     """From its making to its first score; None where that was not seen, and for one that was started again."""
     answered: int = 0

@@ -168,6 +168,16 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "steps on sglang": {"spec.model.head": STEPS, "spec.engine.name": "sglang"},
     "a head beside a checkpoint's own code": {"spec.model.head": CLASSIFIER, "spec.engine.name": "transformers"},
     "steps that sleep": {"spec.model.head": STEPS, "spec.engine.sleep": {"enabled": True}},
+    "a sandbox of a model": {"spec.sandbox": {"cpuSeconds": 5}},
+    "a limit of calls among the arguments": {
+        "spec.model.source": "python://rewards:score",
+        "spec.engine.args": ["--cpu-seconds", "5"],
+    },
+    "calls that do not fit the container": {
+        "spec.model.source": "python://rewards:score",
+        "spec.sandbox": {"concurrency": 4, "memory": "3Gi"},
+        "spec.worker.resources": {"limits": {"memory": "10Gi"}},
+    },
     "the pool's key for a certificate": {"spec.router.tls": {"secretName": "pool-key"}},
     "two adapters of one name": {"spec.model.adapters": [SAFE, {**SAFE, "source": "file:///other"}]},
     "an adapter with the pool's own name": {"spec.model.adapters": [{**SAFE, "name": "pool"}]},

@@ -7,7 +7,9 @@ import pytest
 from support.env_vars import env_vars
 
 from rewardpool_api import RewardPoolSpec
+from rewardpool_runtime.functions.limits import Limits
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
+from rewardpool_worker.function_server import options_of, parser
 
 
 def launch(
@@ -181,13 +183,25 @@ def test_the_users_variables_cannot_turn_the_key_off() -> None:
         launch(env=env_vars({"REWARDPOOL_KEY_FILE": ""}))
 
 
+def test_a_functions_limits_are_options_of_its_server() -> None:
+    sandbox = {"cpuSeconds": 5, "memory": "2Gi", "concurrency": 4, "callsPerProcess": 0, "network": "None"}
+    spec = RewardPoolSpec.model_validate({"model": {"source": "python://rewards:score"}, "sandbox": sandbox})
+    target = LaunchTarget(served_name="rm", host="127.0.0.1", port=8000)
+    argv = list(engine_for("python").launch(spec, target).argv)
+    options = options_of(parser().parse_args(argv[3:]))
+    assert options.limits == Limits(
+        cpu_seconds=5.0, memory_mib=2048, concurrency=4, calls_per_process=0, as_options=True
+    )
+    assert (options.network, options.on_missing) == ("None", "Refuse")
+
+
 def test_a_function_is_served_by_our_own_server() -> None:
     model = {"source": "python://rewards.length:compute_score", "type": "Function"}
-    argv = launch(model, name="python", args=["--concurrency", "4"]).argv
+    argv = launch(model, name="python", args=["--env", "HOME"]).argv
     assert argv[:3] == ("python3", "-m", "rewardpool_worker.function_server")
     assert value_of("--function", argv) == "rewards.length:compute_score"
     assert value_of("--drain-seconds", argv) == "45"
-    assert argv[-2:] == ("--concurrency", "4")
+    assert argv[-2:] == ("--env", "HOME")
 
 
 def test_an_unknown_engine_lists_the_known_ones() -> None:

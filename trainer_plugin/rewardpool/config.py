@@ -150,8 +150,8 @@ class RewardConfig(BaseModel):
     timeout: PositiveSeconds = 120.0
     """Seconds for one sample, over all its attempts, the opening of its pool, and the time in which it waits for a slot
     while the pool answers nobody. Waiting behind samples that are answered does not count, and neither does waiting for
-    a place at a worker that says so. It should be at least a function's own limit (`--cpu-seconds` plus
-    `--idle-seconds`, 60)."""
+    a place at a worker that says so. It should be at least a function's own limit (`cpuSeconds` plus
+    `idleSeconds` of `spec.sandbox`, 60)."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
     """Attempts that may fail at a worker (HTTP 500, silence, a broken connection) before the sample fails; twice as
     many where a worker sends invalid responses, since the router takes that worker for a healthy one.

@@ -37,6 +37,7 @@ class Cause(StrEnum):
     NOT_STARTING = "NotStarting"
     MODEL_NOT_FOUND = "ModelNotFound"
     FUNCTION = "Function"
+    NO_SANDBOX = "NoSandbox"
     NO_ACCELERATOR = "NoAccelerator"
     DOWNLOAD = "Download"
     OUT_OF_MEMORY = "OutOfMemory"

@@ -19,6 +19,7 @@ CAUSE_OF_REASON: Final[dict[str, Cause]] = {
     ConditionReason.FUNCTION_NOT_FOUND: Cause.FUNCTION,
     ConditionReason.FUNCTION_NOT_LOADABLE: Cause.FUNCTION,
     ConditionReason.FUNCTION_RAISES: Cause.FUNCTION,
+    ConditionReason.SANDBOX_UNAVAILABLE: Cause.NO_SANDBOX,
     ConditionReason.NO_ACCELERATOR: Cause.NO_ACCELERATOR,
     ConditionReason.OUT_OF_MEMORY: Cause.OUT_OF_MEMORY,
     ConditionReason.MODEL_REFUSED: Cause.MODEL_REFUSED,
@@ -184,6 +185,7 @@ def _words(evidence: Evidence, problem: PodProblem, pods: list[Object], *, one: 
         Cause.IMAGE: f"cannot start: the image {_image(pods[0])} cannot be pulled",
         Cause.MODEL_NOT_FOUND: f"{does} not start: no model at {evidence.pool.spec.model.source}, or it is refused",
         Cause.FUNCTION: f"{does} not start: the function {evidence.pool.spec.model.source} cannot be loaded",
+        Cause.NO_SANDBOX: f"{does} not start: the function would reach what spec.sandbox keeps from it",
         Cause.NO_ACCELERATOR: f"{does} not start: the engine finds no GPU",
         Cause.OUT_OF_MEMORY: f"{does} not start: the model does not fit into the memory it is given",
         Cause.MODEL_REFUSED: f"{does} not start: the checkpoint cannot be served as it is",
@@ -235,6 +237,11 @@ def _steps(evidence: Evidence, component: str, problem: PodProblem) -> tuple[str
         Cause.FUNCTION: (
             "correct the function, or spec.model.source; its modules must be in the image or in a volume, with their"
             " folder in PYTHONPATH of spec.engine.env",
+            logs,
+        ),
+        Cause.NO_SANDBOX: (
+            f"choose nodes whose kernel has what the message names (nodeSelector in {template}), or set"
+            " spec.sandbox.onMissing to Weaken, which serves without it",
             logs,
         ),
         Cause.NO_ACCELERATOR: (

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from rewardpool_api import Condition
 from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
-from rewardpool_api.status import MAX_MESSAGE, ConditionType, ModelStatus, ScalingStatus
+from rewardpool_api.status import CONDITION_TYPES, MAX_MESSAGE, ConditionType, ModelStatus, ScalingStatus
 from rewardpool_operator.autoscaler import budget
 from rewardpool_operator.decide.agreement import Agreement
 from rewardpool_operator.decide.load import missing_metrics
@@ -116,7 +116,9 @@ def conditions_of(facts: Facts, *, held: Failure | None = None) -> list[Conditio
         "Progressing": progressing,
         "Degraded": _with_failures(degraded, facts.snapshot, progressing),
     }
-    return [_condition(facts.snapshot, kind, finding) for kind, finding in findings.items()]
+    if (sandboxed := _sandboxed(facts)) is not None:
+        findings["Sandboxed"] = sandboxed
+    return [_condition(facts.snapshot, kind, findings[kind]) for kind in CONDITION_TYPES if kind in findings]
 
 
 def _resting(facts: Facts) -> Finding | None:
@@ -365,6 +367,29 @@ def _sleepless(snapshot: Snapshot) -> Failure | None:
         " workers are started as any others and stay awake; set it to false"
     )
     return Failure(reason=ConditionReason.NO_SLEEP_HERE, message=message)
+
+
+def _sandboxed(facts: Facts) -> Finding | None:
+    """Whether the function is kept from what it should not reach, by the worst worker; None where there is none."""
+    pool = facts.snapshot.pool
+    if pool.spec.model.type != "Function":
+        return None
+    failures = (one.failure for one in facts.staying if one.failure is not None)
+    refused = next((one for one in failures if one.reason == ConditionReason.SANDBOX_UNAVAILABLE), None)
+    if refused is not None:
+        return _no(refused.reason, refused.message)
+    said = [(one.unsandboxed, one.name) for one in facts.staying if one.unsandboxed is not None]
+    if said:
+        missing, name = max(said, key=lambda one: len(one[0]))
+        lacking = sum(bool(words) for words, _ in said)
+        if missing:
+            others = f"; {lacking} of {len(said)} workers lack something" if len(said) > 1 else ""
+            return _no(ConditionReason.WEAKENED, f"{name}: {'; '.join(missing)}{others}")
+        return _yes(ConditionReason.ENFORCED, f"tried and refused on {len(said)} workers: key, other calls, the server")
+    before = pool.status.condition("Sandboxed")
+    if before is not None and before.observed_generation == pool.metadata.generation:
+        return Finding(before.status, before.reason, before.message)  # of workers that have left since
+    return Finding("Unknown", ConditionReason.NOT_TRIED, "no worker has answered yet")
 
 
 def _needed_metrics(snapshot: Snapshot) -> str | None:

@@ -37,6 +37,8 @@ _CONDITIONS_OF_STEPS = frozenset({"WorkersReady", "RouterReady"})
 _REASONS_OF_A_START = frozenset((ConditionReason.STARTING, ConditionReason.NO_SCORE, ConditionReason.ROUTER_NOT_READY))
 _PROGRESS_OF_STEPS = frozenset((ConditionReason.SCALING, ConditionReason.STABLE))
 """Reasons of Progressing that a start goes through."""
+_SANDBOX_OF_STEPS = frozenset((ConditionReason.NOT_TRIED, ConditionReason.ENFORCED))
+"""The same of Sandboxed."""
 
 
 class Change(enum.Enum):
@@ -82,7 +84,8 @@ def _news_of(condition: Object) -> tuple[Any, ...]:
 
 def _is_step(condition: Object) -> bool:
     kind, reason = condition.get("type"), condition.get("reason")
-    return kind in _CONDITIONS_OF_STEPS or (kind == "Progressing" and reason in _PROGRESS_OF_STEPS)
+    steps = {"Progressing": _PROGRESS_OF_STEPS, "Sandboxed": _SANDBOX_OF_STEPS}
+    return kind in _CONDITIONS_OF_STEPS or reason in steps.get(str(kind), ())
 
 
 def own(status: Object) -> Object:

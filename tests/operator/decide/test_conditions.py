@@ -26,6 +26,41 @@ def test_a_serving_pool_is_ready_and_nothing_moves():
     }
 
 
+FUNCTION = {"model": {"source": "python://rewards:score"}, "engine": {"name": "python"}}
+
+
+def sandboxed(*workers, pool=None):
+    plan = decide(a_snapshot(*workers, pool=pool or a_pool(replicas=len(workers), **FUNCTION)))
+    condition = plan.status.condition("Sandboxed")
+    return condition.status, condition.reason, condition.message
+
+
+def test_a_pool_of_a_model_says_nothing_of_a_sandbox():
+    assert decide(a_snapshot(a_worker("one"))).status.condition("Sandboxed") is None
+
+
+def test_a_function_is_sandboxed_when_its_workers_found_so():
+    assert sandboxed(a_worker("one", answering=False))[:2] == ("Unknown", "NotTried")
+    assert sandboxed(a_worker("one", unsandboxed=()))[:2] == ("True", "Enforced")
+
+
+def test_of_two_workers_the_one_that_lacks_more_is_named():
+    key = "the function reaches the pool's key"
+    said = sandboxed(a_worker("one", unsandboxed=()), a_worker("two", unsandboxed=(key,)))
+    assert said == ("False", "Weakened", f"two: {key}; 1 of 2 workers lack something")
+
+
+def test_a_worker_that_refuses_to_serve_without_a_sandbox_is_its_reason():
+    refused = Failure(reason="SandboxUnavailable", message="lacks Landlock")
+    said = sandboxed(a_worker("one", answering=False, running=False, failure=refused))
+    assert said == ("False", "SandboxUnavailable", "lacks Landlock")
+
+
+def test_what_the_last_worker_found_outlives_it():
+    first = decide(a_snapshot(a_worker("one", unsandboxed=()), pool=a_pool(replicas=1, **FUNCTION)))
+    assert sandboxed(pool=a_pool(replicas=0, status=first.status, **FUNCTION))[:2] == ("True", "Enforced")
+
+
 def test_a_failing_worker_is_named_with_its_last_lines():
     broken = a_worker("one", answering=False, running=False, failure=OOM)
     plan = decide(a_snapshot(broken, routers=(a_router(),)))

@@ -86,7 +86,8 @@ def test_a_longer_deadline_makes_a_revision_anew_that_never_served() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"engine": {"name": "python", "args": ["--concurrency=2"]}},
+        {"engine": {"name": "python", "args": ["--env=HOME"]}},
+        {"sandbox": {}},
         {"engine": {"name": "python", "image": "own:1"}},
         {"worker": {"podTemplate": {"spec": {"nodeSelector": {"gpu": "h100"}}}}},
         {"router": {"auth": {"mode": "Disabled"}}},
@@ -106,7 +107,7 @@ def test_a_restart_takes_what_today_s_operator_renders() -> None:
 
 
 def test_going_back_to_an_earlier_spec_brings_its_revision_back_as_it_was() -> None:
-    other = a_pool(**{**FUNCTION, "engine": {"name": "python", "args": ["--concurrency=2"]}})
+    other = a_pool(**{**FUNCTION, "engine": {"name": "python", "args": ["--env=HOME"]}})
     second = rendered(other)
     pool = serving(FIRST, second.name)
     objects = there(live(FIRST, V1), live(other, second, made="2026-01-02T00:00:00Z"))

@@ -318,7 +318,7 @@ async def test_requests_wait_in_the_job_for_a_place_unless_the_pool_grows_by_tho
     [
         ({FUNCTION_LIMIT: 60.0, ROUTER_LIMIT: 300.0}, 120.0, []),
         ({FUNCTION_LIMIT: 60.0, ROUTER_LIMIT: 300.0}, 60.0, []),
-        ({FUNCTION_LIMIT: 60.0, ROUTER_LIMIT: 300.0}, 20.0, ["--cpu-seconds plus --idle-seconds in spec.engine.args"]),
+        ({FUNCTION_LIMIT: 60.0, ROUTER_LIMIT: 300.0}, 20.0, ["spec.sandbox.cpuSeconds plus spec.sandbox.idleSeconds"]),
         ({ROUTER_LIMIT: 300.0}, 600.0, ["spec.router.requestTimeoutSeconds"]),
         ({FUNCTION_LIMIT: 400.0, ROUTER_LIMIT: 300.0}, 350.0, ["Make timeout at least 400", "more than that"]),
         ({}, 1.0, []),

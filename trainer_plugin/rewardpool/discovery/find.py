@@ -67,6 +67,7 @@ LASTING = frozenset(
         ConditionReason.MODEL_NOT_FOUND,
         ConditionReason.FUNCTION_NOT_FOUND,
         ConditionReason.FUNCTION_NOT_LOADABLE,
+        ConditionReason.SANDBOX_UNAVAILABLE,
         ConditionReason.MODEL_UNAUTHORIZED,
         ConditionReason.MODEL_REFUSED,
         ConditionReason.BAD_ARGUMENTS,

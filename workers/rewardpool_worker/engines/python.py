@@ -1,6 +1,7 @@
 """Python functions: RewardPool's own server around a user's `compute_score`."""
 
 from rewardpool_api import RewardPoolSpec
+from rewardpool_api.sandbox import SandboxSpec
 from rewardpool_runtime.functions.limits import ALL
 from rewardpool_worker.engines.launch import Launch, LaunchTarget, environment, model_path
 
@@ -8,9 +9,8 @@ from rewardpool_worker.engines.launch import Launch, LaunchTarget, environment, 
 def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     """Build the command line of one function worker; a pure function.
 
-    The user's module is found on `spec.engine.env`'s PYTHONPATH; concurrency and limits are flags of `function_server`
-    for `spec.engine.args`. In a pod the function gets all variables that image and manifest give; on one machine, where
-    a worker has those of the user's shell, it gets those of the manifest.
+    The user's module is found on `spec.engine.env`'s PYTHONPATH. In a pod the function gets all variables that image
+    and manifest give; on one machine, where a worker has those of the user's shell, it gets those of the manifest.
     """
     argv = [*target.python, "-m", "rewardpool_worker.function_server"]
     argv += ["--function", model_path(spec, target), "--served-name", target.served_name]
@@ -18,4 +18,20 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     argv += ["--drain-seconds", str(spec.worker.drain_seconds)]
     for name in (ALL,) if target.is_pod else spec.engine.variables:
         argv += ["--env", name]
+    if spec.sandbox is not None:
+        argv += _flags(spec.sandbox)
     return Launch(argv=(*argv, *spec.engine.args), env=environment(spec, target))
+
+
+def _flags(sandbox: SandboxSpec) -> list[str]:
+    """Return the options of the function server for `spec.sandbox`."""
+    values = {
+        "--cpu-seconds": f"{sandbox.cpu_seconds:g}",
+        "--idle-seconds": f"{sandbox.idle_seconds:g}",
+        "--memory-mib": sandbox.memory_mib,
+        "--concurrency": sandbox.concurrency,
+        "--calls-per-process": sandbox.calls_per_process,
+        "--network": sandbox.network,
+        "--on-missing": sandbox.on_missing,
+    }
+    return [word for name, value in values.items() if value is not None for word in (name, str(value))]

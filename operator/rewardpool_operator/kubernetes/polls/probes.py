@@ -4,9 +4,10 @@ While the pool's first score is due, workers are asked ten times a second for as
 The kubelet's startup probe asks every two seconds, and its result comes by way of the API server: this is only earlier.
 Later, and while another replica serves, they are asked now and then, for the reason that a kubelet does not pass on.
 
-One that answers is asked once: of a discriminative model every worker, for its score (see `decide/agreement.py`), of
-another one worker of each revision, which speaks for all. The answer comes with a real score, so it may take long under
-load, and a thousand pools whose operator starts anew are a thousand scores: some are asked at a time.
+One that answers is asked once: every worker of a discriminative model, for its score (see `decide/agreement.py`), and
+of a function, for what its sandbox lacks; of a judge one worker of each revision, which speaks for all. The answer
+comes with a real score, so it may take long under load, and a thousand pools whose operator starts anew are a thousand
+scores: some are asked at a time.
 """
 
 import asyncio
@@ -79,7 +80,7 @@ class Probes:
     def _unknown(self, pool: RewardPool, starts: dict[Start, Worker]) -> dict[Start, Worker]:
         """Who is to be asked."""
         found = {start: one for start, one in starts.items() if one.active and start not in self._answers}
-        if pool.spec.model.type == "Discriminative":
+        if pool.spec.model.type != "Generative":
             return found
         first = {one.revision: start for start, one in reversed(found.items()) if one.answering}
         speakers = {start for revision, start in first.items() if revision not in self._models}
@@ -89,7 +90,9 @@ class Probes:
         answer = self._answers.get(start)
         if answer is None and not worker.answering:
             return replace(worker, no_score=self._reasons.get(start))
-        worker = replace(worker, answering=True, probe_score=answer.probe_score if answer else None)
+        worker = replace(worker, answering=True)
+        if answer is not None:
+            worker = replace(worker, probe_score=answer.probe_score, unsandboxed=answer.unsandboxed)
         model = self._models.get(worker.revision)
         return replace(worker, max_model_len=model.max_model_len, tokenizer=model.tokenizer) if model else worker
 

@@ -118,6 +118,9 @@ def spec_parts(pool: RewardPool) -> str:
     """
     chosen = {part: getattr(pool.spec, part) for part in ("model", "engine", "worker")}
     parts = {part: spec.model_dump(mode="json", by_alias=True, exclude_defaults=True) for part, spec in chosen.items()}
+    if pool.spec.sandbox is not None:
+        # That it is there means something, also where all of it is as by default.
+        parts["sandbox"] = pool.spec.sandbox.model_dump(mode="json", by_alias=True, exclude_none=True)
     # A default of the model's is not the inferred value everywhere.
     for part, field in inferred(pool.spec.model.source):
         parts[part][field] = getattr(chosen[part], field)
