@@ -369,13 +369,13 @@ def used(**more: Any) -> Usage:
     [
         (used(), None, ""),
         (used(wall=59, cpu=29, idle=29), None, ""),
-        (used(cpu=30.1), "policy", "--cpu-seconds"),
-        (used(idle=30.1), "verifier", "--idle-seconds"),
+        (used(cpu=30.1), "policy", "spec.sandbox.cpuSeconds"),
+        (used(idle=30.1), "verifier", "spec.sandbox.idleSeconds"),
         (used(wall=61, cpu=5, idle=2), "infra", "starved: the function got 5.0 s of processor time in 61 s"),
         (used(processes=MAX_PROCESSES + 1), "verifier", "65 processes"),
     ],
 )
 def test_a_call_is_judged_by_what_it_used_and_not_by_the_clock(usage: Usage, fault: str | None, said: str) -> None:
-    outcome: Outcome | None = exceeded(usage, Limits(as_options=True))
+    outcome: Outcome | None = exceeded(usage, Limits(of_pool=True))
     assert (outcome.fault if isinstance(outcome, Failed) else None) == fault
     assert said in (outcome.message if isinstance(outcome, Failed) else "")

@@ -101,7 +101,7 @@ class Options:
             memory_mib=self.memory_mib,
             concurrency=self.concurrency,
             calls_per_process=self.calls_per_process,
-            as_options=True,
+            of_pool=True,
         )
 
     @property

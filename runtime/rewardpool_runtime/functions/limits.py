@@ -12,6 +12,11 @@ ALL: Final = "*"
 """As the name of a variable to give to a function: each one but RewardPool's own."""
 ASYNC_CONCURRENCY: Final = 32
 """Calls at once of an async function, unless something else is asked for."""
+_FIELDS: Final = {
+    "cpu_seconds": "spec.sandbox.cpuSeconds",
+    "idle_seconds": "spec.sandbox.idleSeconds",
+    "memory_mib": "spec.sandbox.memory",
+}
 MAX_PROCESSES: Final = 64
 """Of one call, its own among them."""
 MAX_FILE_BYTES: Final = 1 << 30
@@ -32,7 +37,7 @@ class Limits:
         concurrency: Calls at once; None: as many as there are processors, and `ASYNC_CONCURRENCY` of an async function.
         calls_per_process: After so many calls a process is replaced; 0: never. None: after one, but never where each
             process has to import the function by itself, or the function uses the sandbox.
-        as_options: Whether the settings are options of a command line, for messages.
+        of_pool: Whether they are a pool's, for messages.
     """
 
     cpu_seconds: float = 30.0
@@ -40,7 +45,7 @@ class Limits:
     memory_mib: int = 4096
     concurrency: int | None = None
     calls_per_process: int | None = None
-    as_options: bool = False
+    of_pool: bool = False
 
     @property
     def wall_seconds(self) -> float:
@@ -49,7 +54,7 @@ class Limits:
 
     def setting(self, name: str) -> str:
         """Return a setting's name as its user writes it."""
-        return f"--{name.replace('_', '-')}" if self.as_options else name
+        return _FIELDS[name] if self.of_pool else name
 
     def places(self, *, is_async: bool) -> int:
         """Return how many calls run at once."""
