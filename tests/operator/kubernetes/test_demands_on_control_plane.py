@@ -20,7 +20,7 @@ from rewardpool_api.demand import Demand, lease_manifest, lease_name
 pytestmark = pytest.mark.real
 
 POOL = "expected"
-LEASE_SECONDS = 6
+LEASE_SECONDS = 10
 RENEWAL_SECONDS = 1
 """Much less, for kubectl takes its time on a machine that does other work."""
 TRAINER = f"system:serviceaccount:{NAMESPACE}:trainer"
