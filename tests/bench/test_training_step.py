@@ -57,7 +57,9 @@ def test_the_pools_are_valid_and_take_all_callers(name: str) -> None:
     pool = RewardPool.model_validate(manifest(name, protocol))
     most = pool.spec.autoscaling.max_replicas if pool.spec.autoscaling else pool.spec.replicas
     assert most is not None
-    assert most * int(pool.spec.engine.args[1]) >= callers(name, protocol)
+    assert pool.spec.sandbox is not None
+    assert pool.spec.sandbox.concurrency is not None
+    assert most * pool.spec.sandbox.concurrency >= callers(name, protocol)
 
 
 def test_a_share_less_is_negative() -> None:
