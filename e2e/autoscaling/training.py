@@ -43,7 +43,7 @@ class Training:
 
 def on_functions(scene: Scene, *, folder: Path) -> dict[str, Any]:
     """The story with workers that start in ten seconds, three at once."""
-    training = Training(pool=manifests.function_pool(), needed=NEEDED, bursts=3, gap_seconds=47.0, burst_seconds=60.0)
+    training = Training(pool=manifests.function_pool(), needed=NEEDED, bursts=3, gap_seconds=60.0, burst_seconds=60.0)
     return play(scene, training, manifests.job("job", folder / "job", pool=FUNCTION, **_shape(training)), folder=folder)
 
 
