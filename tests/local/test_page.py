@@ -74,7 +74,9 @@ async def test_a_state_that_cannot_be_read_does_not_hide_the_other_pools(
 async def test_a_log_has_its_end_and_neither_keys_nor_colours(tmp_path: Path, session: aiohttp.ClientSession) -> None:
     write_local_pool(tmp_path)
     write_log(tmp_path, "")
-    key = folder_of(POOL, environ_of(tmp_path)).key_file.read_text()
+    folder = folder_of(POOL, environ_of(tmp_path))
+    folder.new_keys()
+    key = folder.key_file.read_text()
     write_log(tmp_path, "x" * 2 * MAX_LOG_BYTES + f"\n\x1b[32mready\x1b[0m with {key}\n")
     text = await log_of(tmp_path, "worker-1", session)
     assert text.endswith("\nready with [key]\n")
@@ -89,12 +91,12 @@ async def test_a_file_that_is_no_log_is_not_found(tmp_path: Path, session: aioht
         await log_of(tmp_path, name, session)
 
 
-def test_the_token_is_made_once_and_only_its_user_reads_it(tmp_path: Path) -> None:
+def test_the_token_is_new_each_time_and_only_its_user_reads_it(tmp_path: Path) -> None:
     folder = PageFolder(environ_of(tmp_path))
     with folder.serving("http://127.0.0.1:1"):
         first = folder.token_file.read_text()
     with folder.serving("http://127.0.0.1:1"):
-        assert folder.token_file.read_text() == first
+        assert folder.token_file.read_text() != first
     assert len(first) >= 43
     assert stat.S_IMODE(folder.token_file.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
