@@ -26,6 +26,11 @@ async def test_a_worker_has_its_port_before_another_user_can(tmp_path: Path) -> 
         await machine.up(engine=SLOW)
         assert await machine.run("score", "hello", "--pool", f"rl/{name}") == (0, "5.0\n")
         machine.worker().kill()
+
+        async def restarted() -> bool:
+            return machine.pool().status.workers[0].restarts == 1
+
+        await eventually(restarted, what="the worker has a new process")
         await machine.serves(1)
         assert await machine.run("score", "hello", "--pool", f"rl/{name}") == (0, "5.0\n")
     assert noted(tmp_path / "noted") == []
