@@ -139,7 +139,18 @@ async def test_a_local_worker_without_a_score_is_observed_with_its_reason(
     replica = Replica(
         "w", pool, created=datetime.now(UTC), run=run, command=never, take_gpus=never, session=session, key=None
     )
-    started = {"running": True, "stopping": False, "running_seconds": 0.0, "failure": None, "restarts": 0}
+
+    async def listens() -> bool:
+        return True
+
+    started = {
+        "listens": listens,
+        "running": True,
+        "stopping": False,
+        "running_seconds": 0.0,
+        "failure": None,
+        "restarts": 0,
+    }
     replica.process = SimpleNamespace(pid=1, url=url, **started)  # type: ignore[assignment]
     await asyncio.wait_for(news.wait(), 30)
     assert "The model `sn` does not exist." in str(replica.observe().no_score)
