@@ -1,6 +1,6 @@
 """Every name that two rooms must agree on: API group, labels, annotations, ports, files and environment variables."""
 
-from typing import Final
+from typing import Final, Literal
 
 GROUP: Final = "rewardpool.dev"
 VERSION: Final = "v1alpha1"
@@ -132,6 +132,9 @@ ENV_REVISION: Final = "REWARDPOOL_REVISION"
 """Tells a worker which revision it is of: answers name it, and a download finds its pin by it."""
 ROUTER_LIMIT: Final = "spec.router.requestTimeoutSeconds"
 """What decides how long a router waits for a worker's answer."""
+SandboxNetwork = Literal["Pod", "None"]
+OnMissing = Literal["Refuse", "Weaken"]
+"""Both of spec.sandbox; here, since a function's worker starts in less time without pydantic."""
 FUNCTION_LIMIT: Final = "spec.sandbox.cpuSeconds plus spec.sandbox.idleSeconds"
 """What decides how long a function's call may take at a worker."""
 WORKERS_METRICS_PATH: Final = "/engine_metrics"

@@ -2,14 +2,13 @@
 
 import math
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from pydantic import Field
 
+from rewardpool_api.names import OnMissing, SandboxNetwork
 from rewardpool_api.rules import ApiModel
 
-Network = Literal["Pod", "None"]
-OnMissing = Literal["Refuse", "Weaken"]
 CallSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
 CallMemory = Annotated[str, Field(max_length=16, pattern=r"^[1-9][0-9]{0,9}[MG]i$")]
 
@@ -35,7 +34,7 @@ class SandboxSpec(ApiModel):
     """Calls at once in one replica. Default: its processors; 32 of an async function."""
     calls_per_process: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """Calls after which a process is replaced; 0: never. Default: 1, and 0 where the module starts threads or imports the sandbox."""
-    network: Network = "Pod"
+    network: SandboxNetwork = "Pod"
     """Pod: the function has the network of its pod or machine. None: neither it nor a program that it starts makes a socket."""
     on_missing: OnMissing = "Refuse"
     """What a replica does that finds the function to reach the pool's key, another call, or a network that it should not. Refuse: it does not serve. Weaken: it serves, and the condition Sandboxed says what is missing."""

@@ -5,6 +5,8 @@ frames           how such a process and its supervisor speak: length and JSON
 process_stat     what a process has used and does now
 descriptors      standard streams that are open, before descriptors are made for another process
 process_guard    a child process ends with the process that started it
+guard            what a function, and code that a policy wrote, is kept from by the kernel
+http_server      an aiohttp server that callers neither hold nor make fail
 file_lock        one holder of a file at a time; the kernel drops the lock with the process
 listeners        who listens at a port, and ports that no other user can have
 own_paths        whether a folder is this user's own

@@ -28,7 +28,7 @@ from aiohttp import web
 
 from rewardpool_api import names
 from rewardpool_api.contract import ANY_MODEL, REQUEST_ID_HEADER, SCORE_PATH, WANTED_REVISION, CallerError
-from rewardpool_api.sandbox import Network, OnMissing
+from rewardpool_api.names import OnMissing, SandboxNetwork
 from rewardpool_runtime.functions.limits import ALL, Limits
 from rewardpool_runtime.functions.load import FunctionLoadError
 from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, Scored
@@ -87,7 +87,7 @@ class Options:
     key_file: Path | None
     probe_sample: FunctionArguments | None
     revision: str = ""
-    network: Network = "Pod"
+    network: SandboxNetwork = "Pod"
     on_missing: OnMissing = "Weaken"
     shared_port: bool = False
     modules: str = ""
@@ -432,7 +432,7 @@ def parser() -> argparse.ArgumentParser:
         help="calls until a process is replaced; 0: never (default: 1, or 0 with rewardpool.sandbox)",
     )
     option("--env", action="append", default=[], metavar="NAME", help=f"a variable for the function; {ALL}: all")
-    option("--network", choices=get_args(Network), default="Pod", help="None: the function cannot make sockets")
+    option("--network", choices=get_args(SandboxNetwork), default="Pod", help="None: the function cannot make sockets")
     option("--on-missing", choices=get_args(OnMissing), default="Weaken", help="where the machine lacks a boundary")
     option("--drain-seconds", type=seconds, default=60.0, help="longest wait on SIGTERM")
     option("--max-body-bytes", type=count, default=max_body_bytes or Settings.max_body_bytes, help="longest request")
