@@ -301,3 +301,7 @@ class DeadlineError(SampleError):
         self.seconds = seconds
         self.attempts = attempts
         self.last_problem = last_problem
+
+    def for_sample(self, sample: str) -> "DeadlineError":
+        """Return this error for another sample of the same request."""
+        return DeadlineError(sample, self.seconds, self.attempts, self.last_problem, fault=self.fault, kind=self.kind)

@@ -155,7 +155,9 @@ def of_pool_errors(traffic: Traffic, ledger: Ledger) -> Iterator[str]:
 def of_waiting(traffic: Traffic, ledger: Ledger) -> Iterator[str]:
     """Nobody waits through more than a timeout in which the pool answered nothing."""
     plan = traffic.plan
-    moments = sorted({0.0, *ledger.answered_at, math.inf})
+    # An answer may be on its way for seconds.
+    arrived = {end.ended_at for end in traffic.ends.values() if isinstance(end.what, Scored | str)}
+    moments = sorted({0.0, *ledger.answered_at, *arrived, math.inf})
     longest = plan.timeout * (2 if isinstance(plan.config["on_failure"], dict) else 1) + 1.0
     for before, after in pairwise(moments):
         if after - before <= longest:

@@ -45,6 +45,7 @@ FOUND: Final = {
     "a client that was cancelled while it closed left its connections open": plan_of(31099, samples=SAMPLES),
     "a judge's generation was not counted when its kept connection broke": plan_of(31178, samples=SAMPLES),
     "a sample that waited for the first score, cancelled, kept its place in the queue": plan_of(185),
+    "a sample whose request with others had used up its time was sent once more": plan_of(31492),
 }
 """What was wrong, and the run that found it."""
 
@@ -52,6 +53,11 @@ FOUND: Final = {
 @pytest.mark.parametrize("plan", FOUND.values(), ids=FOUND)
 def test_what_was_found_once_is_not_found_again(plan: Plan) -> None:
     check(plan)
+
+
+def test_a_seeds_own_faults_named_again_are_its_own_run() -> None:
+    plan = plan_of(31492)
+    assert plan_of(31492, samples=plan.samples, faults=plan.faults) == plan
 
 
 def test_a_seed_is_one_run_to_the_letter() -> None:

@@ -30,6 +30,16 @@ async def test_each_is_looked_at_when_it_is_due() -> None:
     timer.close()
 
 
+async def test_what_has_little_time_left_is_looked_at_before_it_is_old() -> None:
+    timer = RequestTimer(soonest_seconds=60.0, most_left_open=8)
+    new, late = Seen(again_seconds=60.0), Seen(again_seconds=60.0)
+    timer.add(new)
+    timer.add(late, seconds_left=0.0)
+    timer._look()
+    assert (new.looks, late.looks) == (0, 1)
+    timer.close()
+
+
 async def test_what_is_removed_is_not_looked_at() -> None:
     timer = RequestTimer(soonest_seconds=0.01, most_left_open=8)
     gone, there = Seen(), Seen()

@@ -28,7 +28,7 @@ from rewardpool.client.retry import RetryableError
 from rewardpool.client.transport import Connections
 from rewardpool.config import AUTO_BATCH
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import SampleError
+from rewardpool.errors import DeadlineError, SampleError
 from rewardpool_api.contract import SCORE_PATH
 
 log = logging.getLogger(__name__)
@@ -213,7 +213,11 @@ class Batch:
             counters.batch_fallbacks += 1
             self._in_flight += len(left)
             for request in left:
-                self._batcher.send_alone(request, self._one_ended)
+                if isinstance(error, DeadlineError) and request.seconds >= error.seconds:
+                    self._in_flight -= 1
+                    request.finish(error=error.for_sample(request.label))
+                else:
+                    self._batcher.send_alone(request, self._one_ended)
         except BaseException as error:
             for request in left:
                 request.finish(error=error)

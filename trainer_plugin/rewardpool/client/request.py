@@ -275,7 +275,7 @@ class ScoreRequest(Generic[T]):
         self._began = loop_time() - self.seconds
         self._count_samples()
         self.connections.resolver.refresh_when_due()
-        self.connections.timer.add(self)
+        self.connections.timer.add(self, seconds_left=self.connections.config.timeout - self.seconds)
         self._begin_attempt()
 
     def _begin_attempt(self) -> None:

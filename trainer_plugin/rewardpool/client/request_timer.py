@@ -8,6 +8,7 @@ where it has least in flight, and a silent worker must not look idle to it becau
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -62,9 +63,9 @@ class RequestTimer:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, one: TimedRequest) -> None:
-        """Look at it from now on, first when it is old enough."""
-        self._in_flight[one] = self._loop.time() + self._soonest
+    def add(self, one: TimedRequest, *, seconds_left: float = math.inf) -> None:
+        """Look at it from now on, first when it is old enough or its deadline is over."""
+        self._in_flight[one] = self._loop.time() + min(self._soonest, seconds_left)
         if self._timer is None:
             self._plan()
 
