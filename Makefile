@@ -114,7 +114,7 @@ crds: setup-dev ## Generate the CRD's YAML from the models
 
 reference: setup-dev ## Make the reference pages, the page of reward models, the chart's README and the table of rooms from the code
 	@$(DEV)/bin/python -m rewardpool_operator.reference docs/reference-status.md
-	@$(DEV)/bin/python -m rewardpool_cli.catalogue.page docs/reward-models.md
+	@$(DEV)/bin/python docs/reward_models.py docs/reward-models.md
 	@$(DEV)/bin/python docs/rooms.py docs/architecture.md
 	@$(DEV)/bin/python docs/reference.py
 	@$(DEV)/bin/python docs/chart_values.py charts/rewardpool/README.md
@@ -148,6 +148,7 @@ lint: setup-dev ## Check format, style, spelling, types, import directions, that
 	@$(MKDOCS)
 	@$(DEV)/bin/python docs/rooms.py --check docs/architecture.md
 	@$(DEV)/bin/python docs/reference.py --check
+	@$(DEV)/bin/python docs/reward_models.py --check docs/reward-models.md
 	@$(DEV)/bin/python docs/chart_values.py --check charts/rewardpool/README.md
 	@$(DEV)/bin/python docs/chart_values.py --check charts/rewardpool/values.schema.json
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd --check $$file; done

@@ -14,7 +14,7 @@ from rich.console import Console
 from autoscaler.policies import NAMES, factories_for
 from autoscaler.simulated import first_of_each
 from cluster.progress import timed_lines
-from rewardpool_cli.simulate import table
+from rewardpool_cli.commands.simulate import table
 from rewardpool_simulator import builtin
 from rewardpool_simulator.compare import Comparison, compare
 from rewardpool_simulator.trace import TraceError

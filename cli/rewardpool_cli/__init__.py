@@ -1,21 +1,15 @@
 """The command line, `rewardpool`, which is also the plugin that kubectl runs for `kubectl rewardpool`.
 
-    up                                 a pool of this machine               up, progress; rewardpool_local
-    down, delete                       a pool of this machine               stopping; rewardpool_local
-    status, top, logs, scale, explain  a pool of this machine or a cluster  targets decides which; cluster
-    page                               all pools of this machine            rewardpool_local.page
-    restart, rollback                  a pool of a cluster                  rollouts
-    rotate-key                         a pool of a cluster                  rotation
-    score                              any pool, as a trainer               the trainer's own client
-    doctor                             no pool: this machine, cluster       doctor
-    models, init                       no pool: manifests for models        catalogue
-    verify                             any pool, against known scores       verify; verification
-    gateway                            any pool, for who can only POST      rewardpool.gateway
-    simulate                           no pool: simulated policies          rewardpool_simulator
-    trace record, show                 any pool; what simulate takes        rewardpool_simulator.recording
-    operator run, crd                  Kubernetes                           running; rewardpool_api.crd
+Each command is a module of `commands` by its name, imported when it is called. Beside them are what several share:
 
-Each is imported when it is called (`commands`). Results go to standard output, progress and errors to standard error.
+    options, targets        arguments, and where a pool is: on this machine or in a cluster
+    cluster, waiting        a cluster's pools, and following a change of one
+    progress                following a pool of this machine
+    screens, tables         where commands write, and in which form
+    errors, endings         how a command ends that fails
+    explain, doctor, catalogue, verification   what is worked out by the commands of these names; of `models`, `verify`
+
+Results go to standard output, progress and errors to standard error.
 
 Exit codes: 0 done; 1 it was tried and failed; 2 it was refused, nothing was started or changed; 130, 143 interrupted.
 """

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import typer
+
 FAILED: Final = 1
 """It was tried and failed."""
 REFUSED: Final = 2
@@ -18,3 +20,9 @@ class RefusedError(CommandError):
     """The command cannot be done as it was asked for; nothing was changed."""
 
     exit_code = REFUSED
+
+
+def exit_unless(succeeded: bool) -> None:
+    """End the command as one that failed, unless it did not."""
+    if not succeeded:
+        raise typer.Exit(FAILED)

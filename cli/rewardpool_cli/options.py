@@ -2,6 +2,7 @@
 
 import os
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,10 @@ def pools_here(incomplete: str) -> list[str]:
 
 
 PoolName = Annotated[str, typer.Argument(metavar="POOL", help="NAME or NAMESPACE/NAME.", autocompletion=pools_here)]
+ItsManifest = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", metavar="FILE", help="Its manifest, instead of its name; - is standard input."),
+]
 AnyPoolName = Annotated[
     str | None,
     typer.Argument(metavar="[POOL]", help="NAME or NAMESPACE/NAME. Default: all.", autocompletion=pools_here),
@@ -34,6 +39,7 @@ Local = Annotated[
         show_default=False,
     ),
 ]
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces of the cluster.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Output JSON.")]
 
 

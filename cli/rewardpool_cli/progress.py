@@ -17,8 +17,9 @@ from rich.text import Text
 from rewardpool_api import RewardPool
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import WorkerProcess
-from rewardpool_cli.screens import PHASE_STYLES, PLAIN_WIDTH, err, wanted_replicas
-from rewardpool_local.commands import Up, has_failed, is_settled
+from rewardpool_cli.errors import CommandError, exit_unless
+from rewardpool_cli.screens import PHASE_STYLES, PLAIN_WIDTH, err, out, wanted_replicas
+from rewardpool_local.commands import STOP_SECONDS, Up, failed_before, has_failed, is_settled
 from rewardpool_local.folder import PoolFolder, asked_for
 from rewardpool_local.page_folder import PageFolder
 from rewardpool_local.process import tail
@@ -129,6 +130,22 @@ async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> boo
     elif not progress.is_use_printed:
         progress.say_nothing_wanted()
     return settled
+
+
+def follow_change(change: Up | None, folder: PoolFolder, seconds: float) -> None:
+    """Show how a running pool becomes what was asked for."""
+    if change is None:
+        if failed_before(folder):
+            print_failure(folder)
+            what = "the same manifest and code failed before: correct them, or try them again by rewardpool restart"
+            raise CommandError(f"{folder.pool_key}: {what} {folder.pool_key}")
+        out.print(f"{folder.pool_key} runs already, from the same manifest and code; nothing to do")
+        return
+    err.print(f"{folder.pool_key} runs already and gets what changed")
+    # A rollout that fails is said to have failed by its supervisor, after the same time.
+    longest = seconds + STOP_SECONDS
+    exit_unless(asyncio.run(follow(change, seconds=longest, serves_already=True)))
+    out.print(f"{folder.pool_key} is as the manifest says")
 
 
 @contextmanager

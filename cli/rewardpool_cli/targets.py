@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rewardpool_api import names
+from rewardpool_api import RewardPool, names
 from rewardpool_cli.errors import CommandError, RefusedError
+from rewardpool_cli.files import read_pool
 from rewardpool_cli.program import is_plugin
 from rewardpool_local.folder import PoolFolder, all_folders, folder_of
 
@@ -139,3 +140,34 @@ def _there_are(folders: Sequence[PoolFolder]) -> str:
 
 def _listed(folders: Sequence[PoolFolder]) -> str:
     return ", ".join(each.pool_key for each in folders)
+
+
+def pool_meant(name: str | None, file: Path | None, namespace: str | None) -> PoolFolder:
+    """Return the folder of a pool of this machine that is named, or whose manifest is given.
+
+    Raises:
+        CommandError: there is no such pool.
+        RefusedError: what was said contradicts itself, or kubectl runs this program.
+    """
+    if is_plugin():
+        raise RefusedError(
+            "this is for pools of this machine: `kubectl delete rewardpool NAME` deletes one of the cluster, and"
+            " `kubectl rewardpool scale NAME 0` stops its workers"
+        )
+    if file is None:
+        return pool_here(name, namespace)
+    if name is not None:
+        raise RefusedError(f"-f says which pool, and so does {name}: drop one of them")
+    metadata = read_pool(file).metadata
+    if namespace not in (None, metadata.namespace):
+        raise RefusedError(
+            f"metadata.namespace is {metadata.namespace}, and --namespace says {namespace}: drop one of them"
+        )
+    return pool_here(f"{metadata.namespace}/{metadata.name}", None)
+
+
+def local_pools(target: Target) -> Sequence[RewardPool]:
+    """The pools of this machine that are asked for."""
+    folders = [pool_here(target.name, target.namespace)] if target.name else all_folders(os.environ)
+    found = [pool for folder in folders if (pool := folder.read_pool_as_it_is())]
+    return [pool for pool in found if target.namespace in (None, pool.metadata.namespace)]

@@ -75,3 +75,10 @@ async def follow(cluster: Cluster, name: str, *, what: str, revision_before: str
             screens.err.print(f"not done; {program()} explain {pool.key} says why", markup=False)
             return False
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def follow_replacement(cluster: Cluster, before: RewardPool, *, waits: bool, what: str) -> bool:
+    """Follow a change that replaces the revision of `before`, unless nobody waits for it."""
+    if not waits:
+        return True
+    return await follow(cluster, before.metadata.name, what=what, revision_before=before.status.current_revision)

@@ -3,8 +3,8 @@
 import pytest
 
 from rewardpool_cli.cluster import in_words, operations
+from rewardpool_cli.commands.logs import seconds_of
 from rewardpool_cli.errors import RefusedError
-from rewardpool_cli.logs import seconds_of
 from rewardpool_cli.throughput import requests_in
 from rewardpool_operator.kubernetes.client import KubeError
 

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from rewardpool.rewards.config import parse_reward
 from rewardpool_api import load_manifest
-from rewardpool_cli import app, init
+from rewardpool_cli import app
+from rewardpool_cli.commands import init
 
 __all__ = ["rewardpool"]
 

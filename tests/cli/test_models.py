@@ -10,13 +10,12 @@ import pytest
 import yaml
 from support.command_lines import command_lines, expected, parsed
 from support.fake_hub import FakeHub
-from support.fleet import ROOT
 from typer.testing import CliRunner, Result
 
 from rewardpool_api import RewardPool, load_manifest, names
 from rewardpool_cli import app
 from rewardpool_cli.catalogue import ENTRIES, CannotServeError, Entry, draft, pool_name
-from rewardpool_cli.catalogue.page import as_yaml, page
+from rewardpool_cli.catalogue.manifest import as_yaml
 from rewardpool_worker import function_server
 from rewardpool_worker.transformers_server import options
 
@@ -62,10 +61,6 @@ def test_a_model_is_listed_once_and_says_why_where_it_is_not_served() -> None:
     assert len(repositories) == len(set(repositories))
     assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
     assert [entry.name for entry in ENTRIES if entry.spec is None and not entry.notes] == []
-
-
-def test_the_page_is_as_the_catalogue_makes_it() -> None:
-    assert (ROOT / "docs" / "reward-models.md").read_text() == page(), "run `make reference`"
 
 
 def test_the_list_is_a_table_and_json() -> None:

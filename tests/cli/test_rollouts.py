@@ -6,9 +6,9 @@ import pytest
 from support.decide_builders import a_pool
 
 from rewardpool_api import RewardPoolStatus, names
+from rewardpool_cli.commands.rollback import earlier_revision, rollback_patch
+from rewardpool_cli.commands.scale import refuse
 from rewardpool_cli.errors import RefusedError
-from rewardpool_cli.rollouts import earlier_revision, rollback_patch
-from rewardpool_cli.scale import refuse
 from rewardpool_cli.waiting import outlook
 
 QUEUE = {"maxReplicas": 4, "policy": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 10}}}

@@ -5,7 +5,7 @@ from support.decide_builders import a_pool
 
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.status import AuthStatus, KeyRotation
-from rewardpool_cli.rotation import progress
+from rewardpool_cli.commands.rotate_key import progress
 
 
 def pool_with(rotation: KeyRotation | None):

@@ -8,7 +8,7 @@ from support.fake_worker import FakeWorker, says
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool import InvalidSampleError
-from rewardpool_cli.scoring import Question, ask
+from rewardpool_cli.commands.score import Question, ask
 
 ANSWER = {"data": [{"index": 0, "embedding": [1.0], "info": {"acc": True}}]}
 

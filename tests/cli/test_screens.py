@@ -10,9 +10,10 @@ from support.kube_builders import a_pod
 from rewardpool_api import RewardPoolStatus, names
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.status import DemandStatus, ScalingDecision
-from rewardpool_cli import tables, top
+from rewardpool_cli import tables
+from rewardpool_cli.commands import top
+from rewardpool_cli.commands.logs import Component, sources_of
 from rewardpool_cli.explain import Evidence
-from rewardpool_cli.logs import Component, sources_of
 from rewardpool_cli.pods import processes_of_pods
 
 TIME = "2026-01-01T12:00:00Z"

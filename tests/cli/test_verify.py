@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from rewardpool_api import names
 from rewardpool_cli import app
+from rewardpool_cli.commands.verify import screen
 from rewardpool_cli.verification import Tolerance, compare
 from rewardpool_cli.verification.reference import environment
-from rewardpool_cli.verify import screen
 
 TEXTS = ["a", "hello world", "ümläut 日本", "two\nlines"]
 HEAD = {"type": "LMHead", "token": "yes"}

@@ -1,6 +1,5 @@
 """`rewardpool doctor`: whether a machine and a cluster have what pools need.
 
-    command    which checks, and the screen
     runner     checks side by side, each with a deadline: one that hangs or fails is a line of its own
     machine    what `rewardpool up` would find here
     cluster    what the API server says

@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from rewardpool_api import RewardPool
-from rewardpool_cli.errors import RefusedError
+from rewardpool_cli.errors import RefusedError, exit_unless
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
 from rewardpool_cli.program import program
+from rewardpool_cli.progress import follow_change
 from rewardpool_cli.targets import Target, Where, locate, pool_here
-from rewardpool_cli.up import exit_unless, follow_change
 from rewardpool_local import commands
 
 

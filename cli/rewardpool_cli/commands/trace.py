@@ -16,8 +16,7 @@ from rewardpool_api import RewardPool
 from rewardpool_cli import screens
 from rewardpool_cli.errors import CommandError, RefusedError
 from rewardpool_cli.options import Context, Local, Namespace, PoolName
-from rewardpool_cli.status import local_pools
-from rewardpool_cli.targets import Target, Where, locate
+from rewardpool_cli.targets import Target, Where, local_pools, locate
 from rewardpool_simulator import builtin
 from rewardpool_simulator.recording import StatusSnapshot, has_service_rate, trace_from
 from rewardpool_simulator.trace import Trace, TraceError

@@ -1,21 +1,12 @@
-"""`rewardpool operator run` and `crd`: what a cluster needs to have pools."""
+"""`rewardpool operator run`: the Kubernetes operator."""
 
 from typing import Annotated
 
 import typer
 
-from rewardpool_api.crd import crd_yaml
 from rewardpool_operator.logs import LogFormat
 
 operator_app = typer.Typer(no_args_is_help=True, help="The Kubernetes operator.")
-
-
-def crd() -> None:
-    """Print the CustomResourceDefinition.
-
-    Example: rewardpool crd | kubectl apply --server-side -f -
-    """
-    typer.echo(crd_yaml(), nl=False)
 
 
 @operator_app.command("run")

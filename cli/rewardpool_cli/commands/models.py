@@ -1,7 +1,6 @@
 """`rewardpool models`: the popular reward models, and which manifest serves each."""
 
 import json
-import textwrap
 from typing import Annotated, Any, cast
 
 import typer
@@ -10,7 +9,7 @@ from rich.table import Table
 from rewardpool_api.pool import EngineName
 from rewardpool_cli import screens
 from rewardpool_cli.catalogue import ENTRIES, Draft, Entry
-from rewardpool_cli.catalogue.page import as_yaml
+from rewardpool_cli.catalogue.manifest import manifest_text, notes_of
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.options import AsJson
 
@@ -47,18 +46,6 @@ def models(
         raise RefusedError(f"{entry.repository} is served on {entry.engines}, and not on {engine}. {entry.notes}")
     manifest = entry.manifest if engine is None else entry.on(cast(EngineName, engine))
     typer.echo(manifest_text(Draft(manifest, notes_of(entry))), nl=False)
-
-
-def manifest_text(written: Draft) -> str:
-    """A manifest with its notes as comments above it."""
-    comments = "".join(f"# {line}\n" for note in written.notes for line in textwrap.wrap(note, 118))
-    return comments + as_yaml(written.manifest)
-
-
-def notes_of(entry: Entry) -> tuple[str, ...]:
-    """What the reader of its manifest should know."""
-    run = f"Run: {entry.run}" if entry.run else "Not run here, nor a tiny model of its class"
-    return (f"{run}. The real model was not", *([entry.notes] if entry.notes else []))
 
 
 def _record(entry: Entry) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from rewardpool_api.source import FUNCTION_SCHEME, is_function, is_source
 from rewardpool_cli import screens
 from rewardpool_cli.catalogue import ENTRIES, READ_IT, CannotServeError, Draft, draft, pool_name
 from rewardpool_cli.catalogue.config_file import ConfigUnavailableError, read_config
+from rewardpool_cli.catalogue.manifest import manifest_text, notes_of
 from rewardpool_cli.errors import CommandError, RefusedError
-from rewardpool_cli.models import manifest_text, notes_of
 from rewardpool_cli.targets import Where, locate
 
 SOURCES: Final = "hf://ORG/NAME, file:///ABSOLUTE/PATH or python://MODULE:FUNCTION"

@@ -14,9 +14,9 @@ from typer.core import TyperCommand, TyperGroup
 
 COMMANDS: Final = {
     "up": ("up:up", "Run a pool on this machine, or give a running one its changed manifest or code."),
-    "down": ("stopping:down", "Stop a pool of this machine: requests in flight finish, no process is left."),
+    "down": ("down:down", "Stop a pool of this machine: requests in flight finish, no process is left."),
     "delete": (
-        "stopping:delete",
+        "delete:delete",
         "Delete what a stopped pool left on this machine: its status, its keys, its logs.",
     ),
     "status": (
@@ -29,25 +29,25 @@ COMMANDS: Final = {
         "Show the pools of this machine in the browser: sizes, load, jobs and logs, live; until interrupted.",
     ),
     "explain": (
-        "explaining:explain",
+        "explain:explain",
         "Say in words why a pool is not ready, or has the size it has, and what to do next.",
     ),
     "doctor": (
-        "doctor.command:doctor",
+        "doctor:doctor",
         "Say what is installed, what can be reached and what you may do, each with its remedy where it is not so.",
     ),
     "logs": ("logs:logs", "Show the logs of a pool's workers and routers."),
     "scale": ("scale:scale", "Change the number of replicas of a running pool; what is in flight finishes."),
     "restart": (
-        "rollouts:restart",
+        "restart:restart",
         "Replace all workers by new ones of the same spec, as a rollout: no request is lost.",
     ),
     "rollback": (
-        "rollouts:rollback",
+        "rollback:rollback",
         "Give a pool the model, engine and worker parts of an earlier revision's spec again.",
     ),
     "rotate-key": (
-        "rotation:rotate_key",
+        "rotate_key:rotate_key",
         "Replace the keys of a pool by new ones while it serves: no request is lost.",
     ),
     "score": ("score:score", "Score one text as a trainer would; a Generative pool answers in words."),
@@ -71,9 +71,9 @@ COMMANDS: Final = {
         "simulate:simulate",
         "Simulate autoscaling policies on traces of training: how long trainers stall, and what the GPUs cost.",
     ),
-    "trace": ("traces:trace_app", "Traces for `rewardpool simulate`."),
-    "operator": ("running:operator_app", "The Kubernetes operator."),
-    "crd": ("running:crd", "Print the CustomResourceDefinition."),
+    "trace": ("trace:trace_app", "Traces for `rewardpool simulate`."),
+    "operator": ("operator:operator_app", "The Kubernetes operator."),
+    "crd": ("crd:crd", "Print the CustomResourceDefinition."),
 }
 """Name → where it is in this package, and its first sentence."""
 
@@ -99,7 +99,7 @@ class LazyCommand(TyperCommand):
     def real(self) -> Any:
         """The command itself, as typer has it."""
         module, _, attribute = self._target.partition(":")
-        found = getattr(import_module(f"rewardpool_cli.{module}"), attribute)
+        found = getattr(import_module(f"rewardpool_cli.commands.{module}"), attribute)
         if isinstance(found, typer.Typer):
             return typer.main.get_group(found)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -1,61 +1,19 @@
-"""`rewardpool restart` and `rollback`: the two rollouts that a person asks for by themselves."""
+"""`rewardpool rollback`: an earlier revision of a pool serves again."""
 
 import asyncio
 import json
-import os
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from rewardpool_api import RewardPool, names
 from rewardpool_cli import screens
-from rewardpool_cli.errors import RefusedError
+from rewardpool_cli.errors import RefusedError, exit_unless
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
 from rewardpool_cli.targets import Target, Where, locate, pool_here
-from rewardpool_cli.up import exit_unless, follow_change
-from rewardpool_local import commands
-from rewardpool_operator.times import rfc3339
-
-if TYPE_CHECKING:
-    from rewardpool_cli.cluster import Cluster
 
 PARTS: Final = ("model", "engine", "worker", "sandbox")
 """The parts of a spec that a revision is rendered from."""
-
-
-def restart(
-    name: PoolName,
-    namespace: Namespace = None,
-    context: Context = None,
-    local: Local = None,
-    no_wait: NoWait = False,
-) -> None:
-    """Replace all workers by new ones of the same spec, as a rollout: no request is lost.
-
-    A pool of this machine takes the code that its function has now.
-
-    Example: rewardpool restart rl/helpfulness
-    """
-    target = locate(name, Where(namespace=namespace, context=context, local=local))
-    if target.is_local:
-        folder = pool_here(name, namespace)
-        change = commands.restart(folder, os.environ)
-        if not no_wait:
-            follow_change(change, folder, change.wanted.spec.start_seconds)
-        return
-    exit_unless(asyncio.run(_restart(target, waits=not no_wait)))
-
-
-async def _restart(target: Target, *, waits: bool) -> bool:
-    from rewardpool_cli.cluster import connect  # slow to import
-    from rewardpool_operator.kubernetes.client import POOLS
-
-    async with connect(target) as cluster:
-        pool = await cluster.pool(str(target.name))
-        patch = {"metadata": {"annotations": {names.ANNOTATION_RESTARTED_AT: rfc3339(datetime.now(UTC))}}}
-        await cluster.kube.patch(POOLS, cluster.namespace, pool.metadata.name, patch)
-        return await _followed(cluster, pool, waits=waits, what="its workers are new ones")
 
 
 def rollback(
@@ -84,6 +42,7 @@ def rollback(
 
 async def _roll_back(target: Target, to_revision: str | None, *, waits: bool) -> bool:
     from rewardpool_cli.cluster import connect  # slow to import
+    from rewardpool_cli.waiting import follow_replacement
     from rewardpool_operator.kubernetes.client import DEPLOYMENTS, POOLS
 
     async with connect(target) as cluster:
@@ -103,7 +62,7 @@ async def _roll_back(target: Target, to_revision: str | None, *, waits: bool) ->
             markup=False,
             soft_wrap=True,
         )
-        return await _followed(cluster, pool, waits=waits, what=f"revision {revision} serves")
+        return await follow_replacement(cluster, pool, waits=waits, what=f"revision {revision} serves")
 
 
 def earlier_revision(pool: RewardPool) -> str:
@@ -154,11 +113,3 @@ def _restart_undone(pool: dict[str, Any], deployment: dict[str, Any]) -> list[di
         return [{"op": "remove", "path": path}]
     whole = [] if found else [{"op": "add", "path": "/metadata/annotations", "value": {}}]
     return [*whole, {"op": "add", "path": path, "value": after}]
-
-
-async def _followed(cluster: "Cluster", before: RewardPool, *, waits: bool, what: str) -> bool:
-    from rewardpool_cli.waiting import follow
-
-    if not waits:
-        return True
-    return await follow(cluster, before.metadata.name, what=what, revision_before=before.status.current_revision)

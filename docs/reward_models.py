@@ -1,14 +1,12 @@
-"""The page of reward models, made from the catalogue: `python -m rewardpool_cli.catalogue.page FILE`."""
+"""The page of reward models, made from the catalogue: `python docs/reward_models.py FILE`."""
 
 import sys
 from collections.abc import Iterable
-from typing import Any
-
-import yaml
 
 from rewardpool_api.generated import write_or_check
 from rewardpool_cli.catalogue.entries import ENTRIES
 from rewardpool_cli.catalogue.entry import Entry
+from rewardpool_cli.catalogue.manifest import as_yaml
 
 _HEADER = """\
 # Reward models
@@ -50,11 +48,6 @@ _REFUSED = """
 A model of this page gets its manifest from here, whatever config.json says. `spec.engine.maxModelLen` is what the model
 takes, 16384 at most.
 """
-
-
-def as_yaml(manifest: dict[str, Any]) -> str:
-    """A manifest as a person writes it."""
-    return yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True, width=120)
 
 
 def page() -> str:

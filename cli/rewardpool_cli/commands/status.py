@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,14 +10,12 @@ from rewardpool_api import RewardPool, dump_manifest
 from rewardpool_api.documents import write_document
 from rewardpool_cli import screens, tables
 from rewardpool_cli.errors import RefusedError
-from rewardpool_cli.options import AnyPoolName, AsJson, Context, Local, Namespace, Output, OutputForm
-from rewardpool_cli.targets import Target, Where, locate, pool_here
-from rewardpool_local.folder import all_folders
+from rewardpool_cli.options import AnyPoolName, AsJson, Context, Everywhere, Local, Namespace, Output, OutputForm
+from rewardpool_cli.targets import Target, Where, local_pools, locate
 
 if TYPE_CHECKING:
     from rewardpool_cli.explain import Evidence
 
-Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces of the cluster.")]
 NO_POOL = "no pool was started on this machine; `rewardpool up -f pool.yaml` starts one"
 
 
@@ -67,13 +63,6 @@ def status(
         screens.out.print(
             NO_POOL if target.is_local else "there are no RewardPools in the namespace; -A looks everywhere"
         )
-
-
-def local_pools(target: Target) -> Sequence[RewardPool]:
-    """The pools of this machine that are asked for."""
-    folders = [pool_here(target.name, target.namespace)] if target.name else all_folders(os.environ)
-    found = [pool for folder in folders if (pool := folder.read_pool_as_it_is())]
-    return [pool for pool in found if target.namespace in (None, pool.metadata.namespace)]
 
 
 async def _read(target: Target, *, everywhere: bool) -> "tuple[list[RewardPool], Evidence | None]":

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rewardpool_cli import progress, screens
-from rewardpool_cli.errors import FAILED, CommandError
+from rewardpool_cli.errors import exit_unless
 from rewardpool_cli.files import ManifestFile, folder_of_file, read_pool
 from rewardpool_local import commands
 from rewardpool_local.folder import PoolFolder, folder_of
@@ -38,7 +38,9 @@ def up(
     seconds = pool.spec.start_seconds if wait_seconds is None else wait_seconds
     running = folder_of(pool.key, os.environ)
     if running.is_supervised():
-        follow_change(commands.hand_over(pool, project, running, port=port, environ=os.environ), running, seconds)
+        progress.follow_change(
+            commands.hand_over(pool, project, running, port=port, environ=os.environ), running, seconds
+        )
         return
     screens.log_to_screen()
     folder = commands.prepare(pool, project, port=port, environ=os.environ)
@@ -53,28 +55,6 @@ def up(
         except StoppedEarlyError as error:
             screens.err.print(f"{folder.pool_key}: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(error.exit_code) from None
-
-
-def follow_change(change: commands.Up | None, folder: PoolFolder, seconds: float) -> None:
-    """Show how a running pool becomes what was asked for."""
-    if change is None:
-        if commands.failed_before(folder):
-            progress.print_failure(folder)
-            what = "the same manifest and code failed before: correct them, or try them again by rewardpool restart"
-            raise CommandError(f"{folder.pool_key}: {what} {folder.pool_key}")
-        screens.out.print(f"{folder.pool_key} runs already, from the same manifest and code; nothing to do")
-        return
-    screens.err.print(f"{folder.pool_key} runs already and gets what changed")
-    # A rollout that fails is said to have failed by its supervisor, after the same time.
-    longest = seconds + commands.STOP_SECONDS
-    exit_unless(asyncio.run(progress.follow(change, seconds=longest, serves_already=True)))
-    screens.out.print(f"{folder.pool_key} is as the manifest says")
-
-
-def exit_unless(succeeded: bool) -> None:
-    """End the command as one that failed, unless it did not."""
-    if not succeeded:
-        raise typer.Exit(FAILED)
 
 
 async def _run_and_show(folder: PoolFolder, port: int | None, give_up_seconds: float | None, asked_at: float) -> bool:

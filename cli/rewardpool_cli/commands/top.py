@@ -17,9 +17,8 @@ from rich.text import Text
 
 from rewardpool_api import RewardPool
 from rewardpool_cli import screens, tables
-from rewardpool_cli.options import AnyPoolName, AsJson, Context, Local, Namespace
-from rewardpool_cli.status import Everywhere, local_pools
-from rewardpool_cli.targets import Target, Where, locate
+from rewardpool_cli.options import AnyPoolName, AsJson, Context, Everywhere, Local, Namespace
+from rewardpool_cli.targets import Target, Where, local_pools, locate
 from rewardpool_local.folder import folder_of
 
 if TYPE_CHECKING:
