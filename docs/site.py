@@ -1,4 +1,4 @@
-"""What mkdocs.yml does not say itself: pages from outside docs/, and diagrams without another server.
+"""What mkdocs.yml does not say itself: pages from outside docs/, diagrams without another server, and what is copied.
 
 A page of the site may link any file of the repository by its path, as it does on a checkout. What lies outside docs/
 comes into the site under its own path there, and links are rewritten from the one to the other.
@@ -21,6 +21,8 @@ OUTSIDE = ("*.md", "examples/*/README.md")
 MERMAID = ROOT / ".rewardpool" / "mermaid" / "mermaid.min.js"
 """Fetched by `make docs`. Where it is missing a diagram is shown as its text."""
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(<div class=\"[^\"]*highlight[^\"]*\">.*?)<code>(.*?)</code>", re.DOTALL)
+TAG = re.compile(r"<[^>]+>")
 PIPE_IN_CODE = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
 """GitHub takes the backslash away, Python's Markdown does not."""
 LINK = re.compile(r"(\]\()([^)#:\s]+)(#[^)\s]*)?(?=\))")
@@ -69,6 +71,39 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     text = "".join(part if code else LINK.sub(rewritten, part) for part, code in _split(markdown))
     return PIPE_IN_CODE.sub(lambda code: f"<code>{html.escape(code[1]).replace(chr(92) + '|', '&#124;')}</code>", text)
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let the copy button copy the commands of a block that shows their output too."""
+
+    def marked(block: re.Match[str]) -> str:
+        text = html.unescape(TAG.sub("", block[2]))
+        if not text.startswith("$ "):
+            return block[0]
+        copied = html.escape(commands(text)).replace("\n", "&#10;")
+        return f'{block[1]}<code data-copy="{copied}">{block[2]}</code>'
+
+    return BLOCK.sub(marked, content)
+
+
+def commands(text: str) -> str:
+    """Return the commands of a block of shell, without `$ ` and without what they print."""
+    found: list[str] = []
+    goes_on, here = False, ""
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            found.append(line.removeprefix("$ "))
+        elif goes_on or here:
+            found.append(line)
+        else:
+            continue
+        if here:
+            here = "" if line == here else here
+            continue
+        goes_on = line.endswith("\\")
+        document = re.search(r"<<'(\w+)'", line)
+        here = document[1] if document else ""
+    return "\n".join(found)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
