@@ -18,7 +18,7 @@ from rewardpool_api.generated import write_or_check
 CHART = Path(__file__).parents[1] / "charts" / "rewardpool"
 HEADER = """<!-- made from values.yaml by `make reference` -->
 
-# {name}
+# Values of the Helm chart
 
 {description} Version {version}, Kubernetes {kubernetes}.
 
@@ -27,11 +27,7 @@ helm install rewardpool charts/rewardpool --namespace rewardpool-system --create
   --set image.repository=REGISTRY/rewardpool
 ```
 
-Upgrades, several releases, alerts: `docs/helm.md` of the project.
-
-## Values
-
-A misspelt value fails the command and is named.
+Upgrades, several releases, alerts: `docs/helm.md` of the project. A misspelt value fails the command and is named.
 
 | value | default | meaning |
 |---|---|---|
@@ -87,7 +83,6 @@ def page() -> str:
     """The README as Markdown."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     head = HEADER.format(
-        name=chart["name"],
         description=chart["description"],
         version=chart["version"],
         kubernetes=chart["kubeVersion"].removesuffix("-0").replace(">=", "") + " or newer",

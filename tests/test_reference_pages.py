@@ -7,7 +7,7 @@ import rewardpool
 import rewardpool_train
 from rewardpool import errors
 from rewardpool.config import RewardConfig
-from rewardpool.rewards.part_config import JudgeConfig
+from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, Part, PoolPart, ReasoningConfig
 from rewardpool_api.pool import RewardPoolSpec
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_cli.commands import COMMANDS
@@ -40,6 +40,8 @@ def test_every_command_has_a_table_with_its_options() -> None:
 
 def test_every_key_of_a_config_has_a_row() -> None:
     keys = {*RewardConfig.model_fields, *JudgeConfig.model_fields, *TrainConfig.model_fields} - {"meta"}
+    keys |= {*Part.model_fields, *PoolPart.model_fields, *FunctionPart.model_fields} - {"client", "judge"}
+    keys |= {f"strip_reasoning.{name}" for name in ReasoningConfig.model_fields}
     assert keys <= rows("reference-config.md")
     assert {"rollout.vllm.python", "update.groups_per_minibatch"} <= rows("reference-config.md")
 

@@ -1,6 +1,6 @@
 """The control loop simulated: a few runs that are the same each time, and a new one that nobody has seen.
 
-`make simulate` runs many more, see docs/simulation.md.
+`make simulate` runs many more, see CONTRIBUTING.md.
 """
 
 import math
