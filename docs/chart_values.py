@@ -16,9 +16,9 @@ import yaml
 from rewardpool_api.generated import write_or_check
 
 CHART = Path(__file__).parents[1] / "charts" / "rewardpool"
-HEADER = """<!-- made from values.yaml by `make reference` -->
+HEADER = """# Values of the Helm chart
 
-# Values of the Helm chart
+<!-- made from values.yaml by `make reference` -->
 
 {description} Version {version}, Kubernetes {kubernetes}.
 
