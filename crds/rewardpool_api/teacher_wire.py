@@ -1,0 +1,495 @@
+"""The wire of teachers: log-probabilities of given tokens, as arrays in one JSON body. Pure.
+
+    POST /generate {"input_ids": [token id, ...],
+                    "session_params": {"rewardpool": {"model": NAME, "start": 1, "top_k": 8}}}
+    -> {"model": NAME, "start": 1, "rows": n - 1, "top_k": 8, "ids_per_row": 0,
+        "token_ids": INT32, "logprobs": FLOAT32, "top_ids": INT32, "top_logprobs": FLOAT32}
+
+Of n token ids, position i has the log-probability of token i given tokens 0 to i - 1; token 0 has none. The answer has
+a row for each position from `start` (at least 1) to n - 1: row r belongs to token `start + r`. No row is missing and
+none is padded: there are n - start of them, or an error.
+
+INT32 and FLOAT32 are base64 of little-endian numbers, row by row. `token_ids` repeats the tokens that the rows belong
+to, and `logprobs` has their log-probabilities. With `top_k`, each row of `top_ids` and `top_logprobs` has the k most
+likely tokens, the likeliest first. With `ids` (INT32, `ids_per_row` for each row), `ids_logprobs` has theirs.
+
+`/generate` is the one route on which both routers hand token ids on, and `session_params` the one field of it in which
+sglang-router keeps what it does not know. A worker refuses with the error object of `rewardpool_api.contract`, status
+200, like every other refusal; an answer repeats request id, revision and tokenizer as a score's does.
+
+This file needs nothing but the standard library, of Python 3.10: it is mounted into the engines' images as it is.
+"""
+
+import base64
+import json
+import math
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import ge, le
+from typing import Any
+
+LOGPROBS_PATH = "/generate"
+OWN_FIELD = "rewardpool"
+"""Of `session_params`."""
+
+INT32, FLOAT32 = "i", "f"
+MAX_INT32 = 2**31 - 1
+MOST_VALUES = 1 << 22
+"""Of an answer, each a token id and its log-probability: 32,768 rows with 64 alternatives are half of that, 23 MB."""
+DEFAULT_TOP_K, MOST_TOP_K = 64, 1024
+"""Of a pool that says nothing of it; of any pool."""
+ANY_MODEL = "unknown"
+"""The `model` of a request for the model that is there, as in `rewardpool_api.contract`."""
+
+SUM_TOLERANCE = 1e-3
+"""By which the probabilities of a row's most likely tokens may exceed 1: engines round each one to a float."""
+ZERO_TOLERANCE = 1e-5
+"""By which a log-probability may exceed 0, for the same reason."""
+NO_PROBABILITY = -9999.0
+"""What engines write for a token that cannot be; no model gives a token that little."""
+
+
+class BadRequestError(ValueError):
+    """A request that is not answered, whoever is asked; the text names the field, its value and what to do."""
+
+
+class TooLongError(BadRequestError):
+    """More tokens than the model takes."""
+
+    def __init__(self, length: int, limit: int) -> None:
+        super().__init__(f"input_ids has {length} tokens, and this teacher takes at most {limit}: send fewer")
+        self.length_tokens = length
+        self.limit_tokens = limit
+
+
+class BadAnswerError(ValueError):
+    """Log-probabilities that cannot be; the text names the row and the number."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked for one sequence.
+
+    Attributes:
+        token_ids: Of the whole sequence, int32, shape (n,).
+        start: Position of the first row, at least 1.
+        top_k: Most likely tokens of each row.
+        ids: Further tokens of each row, int32, row by row; empty for none.
+        ids_per_row: How many of those a row has.
+        model: Who is to answer.
+    """
+
+    token_ids: "array[int]"
+    start: int = 1
+    top_k: int = 0
+    ids: "array[int]" = field(default_factory=lambda: array(INT32))
+    ids_per_row: int = 0
+    model: str = ANY_MODEL
+
+    @property
+    def rows(self) -> int:
+        """Of the answer."""
+        return len(self.token_ids) - self.start
+
+    @property
+    def values(self) -> int:
+        """Of the answer, each a token id and its log-probability."""
+        return self.rows * (1 + self.top_k + self.ids_per_row)
+
+    @property
+    def most_answer_bytes(self) -> int:
+        """Of the answer's body: eight bytes a value in base64, and the words around them."""
+        return 4096 + 11 * self.values
+
+    def to_wire(self) -> dict[str, Any]:
+        """The request's JSON."""
+        own: dict[str, Any] = {"model": self.model, "start": self.start, "top_k": self.top_k}
+        if self.ids_per_row:
+            own |= {"ids": to_base64(self.ids), "ids_per_row": self.ids_per_row}
+        return {"input_ids": self.token_ids.tolist(), "session_params": {OWN_FIELD: own}}
+
+
+@dataclass(frozen=True)
+class Values:
+    """An answer's numbers, row by row; what was not asked is empty."""
+
+    token_ids: "array[int]"
+    logprobs: "array[float]"
+    top_ids: "array[int]" = field(default_factory=lambda: array(INT32))
+    top_logprobs: "array[float]" = field(default_factory=lambda: array(FLOAT32))
+    ids_logprobs: "array[float]" = field(default_factory=lambda: array(FLOAT32))
+
+
+# The question.
+
+
+def question(
+    token_ids: Any, *, start: int = 1, top_k: int = 0, ids: Any = None, model: str = ANY_MODEL, path: str = ""
+) -> Question:
+    """Make a question of what a caller has: sequences, or arrays and tensors of whole numbers.
+
+    Args:
+        token_ids: Of the whole sequence; shape (n,).
+        start: Position of the first row.
+        top_k: Most likely tokens of each row.
+        ids: Further tokens of each row; shape (n - start, m).
+        model: Who is to answer.
+        path: In front of the fields' names in messages.
+
+    Raises:
+        BadRequestError: These are no token ids, or not of these shapes.
+    """
+    tokens = _token_ids(token_ids, f"{path}token_ids")
+    _whole(start, f"{path}start")
+    _whole(top_k, f"{path}top_k")
+    if ids is None:
+        return Question(tokens, start, top_k, model=model)
+    rows = _listed(ids)
+    if not isinstance(rows, Sequence) or not all(isinstance(_listed(row), Sequence) for row in rows):
+        raise BadRequestError(f"{path}ids must be a list of token ids for each row, not {ids!r:.60}")
+    lists = [_token_ids(row, f"{path}ids[{place}]") for place, row in enumerate(rows)]
+    width = len(lists[0]) if lists else 0
+    for place, row in enumerate(lists):
+        if len(row) != width or not width:
+            raise BadRequestError(
+                f"{path}ids[{place}] has {len(row)} token ids and ids[0] {width}: give each row the same number, at"
+                " least 1"
+            )
+    if len(lists) != (wanted := len(tokens) - start):
+        raise BadRequestError(
+            f"{path}ids has {len(lists)} rows, and there are {wanted} positions from start {start} to"
+            f" {len(tokens) - 1}: give one row for each"
+        )
+    flat = array(INT32)
+    for row in lists:
+        flat.extend(row)
+    return Question(tokens, start, top_k, flat, width, model)
+
+
+def _listed(values: Any) -> Any:
+    """An array or a tensor as a list; anything else as it is."""
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def _token_ids(values: Any, name: str) -> "array[int]":
+    if isinstance(values, array) and values.typecode == INT32:
+        return values
+    listed = _listed(values)
+    if not isinstance(listed, Sequence) or isinstance(listed, (str, bytes)):
+        raise BadRequestError(f"{name} must be a list of token ids, not {values!r:.60}")
+    # By type: bool is an int in Python, and 1.0 equals 1.
+    if {*map(type, listed)} - {int}:
+        place = next(place for place, one in enumerate(listed) if type(one) is not int)
+        raise BadRequestError(f"{name}[{place}] is {listed[place]!r:.40}, not a whole number")
+    if listed and not (min(listed) >= 0 and max(listed) <= MAX_INT32):
+        place = next(place for place, one in enumerate(listed) if not 0 <= one <= MAX_INT32)
+        raise BadRequestError(f"{name}[{place}] is {listed[place]}, not a token id: those are 0 to {MAX_INT32}")
+    return array(INT32, listed)
+
+
+def _whole(value: object, name: str) -> int:
+    if type(value) is not int:
+        raise BadRequestError(f"{name} must be a whole number, not {value!r:.40}")
+    return value
+
+
+def check_question(
+    asked: Question, *, vocabulary: int | None = None, most_tokens: int | None = None, most_top_k: int = MOST_TOP_K
+) -> None:
+    """Refuse what no teacher of this size answers.
+
+    Args:
+        asked: The question.
+        vocabulary: Tokens of the model; None where that is not known.
+        most_tokens: Of a sequence; None where that is not known.
+        most_top_k: Of the pool.
+
+    Raises:
+        BadRequestError: The text names the field and its bound.
+    """
+    length = len(asked.token_ids)
+    if length < 2:
+        raise BadRequestError(
+            f"input_ids has {length} tokens: the first one has no log-probability, so send at least 2"
+        )
+    if most_tokens is not None and length > most_tokens:
+        raise TooLongError(length, most_tokens)
+    if not 1 <= asked.start < length:
+        raise BadRequestError(
+            f"start is {asked.start}, and must be 1 to {length - 1}: token 0 has no log-probability, and there are"
+            f" {length} tokens"
+        )
+    bound = most_top_k if vocabulary is None else min(most_top_k, vocabulary)
+    for name, value in (("top_k", asked.top_k), ("ids_per_row", asked.ids_per_row)):
+        if not 0 <= value <= bound:
+            raise BadRequestError(f"{name} is {value}, and this teacher gives 0 to {bound} tokens a row")
+    if len(asked.ids) != asked.rows * asked.ids_per_row:
+        raise BadRequestError(
+            f"ids has {len(asked.ids)} token ids, not {asked.ids_per_row} for each of {asked.rows} rows"
+        )
+    if asked.values > MOST_VALUES:
+        raise BadRequestError(
+            f"{asked.rows} rows with top_k {asked.top_k} and {asked.ids_per_row} ids are {asked.values} values, and one"
+            f" answer has at most {MOST_VALUES}: ask fewer tokens a row, or raise start"
+        )
+    if vocabulary is not None:
+        for name, ids in (("input_ids", asked.token_ids), ("ids", asked.ids)):
+            if ids and (max(ids) >= vocabulary or min(ids) < 0):
+                place = next(place for place, one in enumerate(ids) if not 0 <= one < vocabulary)
+                raise BadRequestError(
+                    f"{name}[{place}] is {ids[place]}, and the model has the tokens 0 to {vocabulary - 1}"
+                )
+
+
+_OWN = {"model", "start", "top_k", "ids", "ids_per_row"}
+
+
+def parse_request(body: bytes) -> Question:
+    """Read a request, as a worker gets it; routers add fields with their defaults.
+
+    Raises:
+        BadRequestError: It is something else, or asks for what changes no log-probability, such as a temperature.
+    """
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"the request is not JSON: {error}") from None
+    if not isinstance(request, dict):
+        raise BadRequestError("the request is not a JSON object")
+    session = request.get("session_params")
+    own = session.get(OWN_FIELD) if isinstance(session, dict) else None
+    if not isinstance(own, dict):
+        raise BadRequestError(
+            f"session_params.{OWN_FIELD} is missing: a teacher is asked by rewardpool's client (docs/teachers.md), and"
+            " generates nothing"
+        )
+    if unknown := sorted(map(str, own.keys() - _OWN)):
+        raise BadRequestError(f"session_params.{OWN_FIELD} has the unknown field {unknown[0]!r:.40}")
+    _refuse_sampling(request)
+    model = own.get("model", ANY_MODEL)
+    if not isinstance(model, str):
+        raise BadRequestError(f"model must be a text, not {model!r:.40}")
+    ids, width = array(INT32), _whole(own.get("ids_per_row", 0), "ids_per_row")
+    if "ids" in own:
+        try:
+            ids = from_base64(own["ids"], INT32)
+        except BadAnswerError as error:
+            raise BadRequestError(f"ids is {error}") from None
+    if len(ids) != 0 and width < 1:
+        raise BadRequestError(f"ids_per_row is {width}, and must be at least 1 where there are ids")
+    return Question(
+        _token_ids(request.get("input_ids"), "input_ids"),
+        _whole(own.get("start", 1), "start"),
+        _whole(own.get("top_k", 0), "top_k"),
+        ids,
+        width,
+        model,
+    )
+
+
+def _refuse_sampling(request: Mapping[str, Any]) -> None:
+    """Refuse what the answer would not follow: it is of the model's own distribution, and nothing is generated."""
+    for name in ("text", "image_data", "lora_path", "custom_logit_processor"):
+        if request.get(name):
+            raise BadRequestError(f"{name} must not be set: a teacher takes token ids in input_ids alone")
+    if request.get("stream"):
+        raise BadRequestError("stream must be false: the answer is one body")
+    sampling = request.get("sampling_params")
+    if sampling is None:
+        return
+    if not isinstance(sampling, dict):
+        raise BadRequestError(f"sampling_params must be an object, not {sampling!r:.40}")
+    temperature = sampling.get("temperature")
+    if temperature is not None and (isinstance(temperature, bool) or temperature != 1):
+        raise BadRequestError(
+            f"sampling_params.temperature is {temperature!r:.20}, and must be 1: no engine applies it to the"
+            " log-probabilities of given tokens; scale them in the trainer"
+        )
+    # 0 and -1 stand for "none" in one engine or another.
+    plain = {"top_p": (1,), "top_k": (-1, 0), "min_p": (0,), "repetition_penalty": (1,), "n": (1,)}
+    for name, value in sampling.items():
+        if name in ("temperature", "max_new_tokens", "max_tokens") or not value:
+            continue
+        if name in plain and not isinstance(value, bool) and value in plain[name]:
+            continue
+        if name in plain or name.endswith("_penalty") or name in ("logit_bias", "bad_words", "allowed_token_ids"):
+            raise BadRequestError(
+                f"sampling_params.{name} is {value!r:.40}, and must not be set: log-probabilities of given tokens do"
+                " not follow it"
+            )
+
+
+# The answer.
+
+
+def to_wire(found: Values, asked: Question, *, model: str) -> dict[str, Any]:
+    """The answer's JSON."""
+    said: dict[str, Any] = {
+        "model": model,
+        "start": asked.start,
+        "rows": asked.rows,
+        "top_k": asked.top_k,
+        "ids_per_row": asked.ids_per_row,
+        "token_ids": to_base64(found.token_ids),
+        "logprobs": to_base64(found.logprobs),
+    }
+    if asked.top_k:
+        said |= {"top_ids": to_base64(found.top_ids), "top_logprobs": to_base64(found.top_logprobs)}
+    if asked.ids_per_row:
+        said["ids_logprobs"] = to_base64(found.ids_logprobs)
+    return said
+
+
+def parse_values(answer: Mapping[str, Any], asked: Question) -> Values:
+    """Read an answer that is no error; each row is there, and belongs to the token that was sent.
+
+    Raises:
+        BadAnswerError: It is the answer to another question, or has other shapes, or no finite numbers.
+    """
+    for name in ("start", "rows", "top_k", "ids_per_row"):
+        if answer.get(name) != getattr(asked, name) or isinstance(answer.get(name), bool):
+            raise BadAnswerError(
+                f"the answer's {name} is {answer.get(name)!r:.40}, and {getattr(asked, name)} was asked"
+            )
+
+    def read(name: str, code: str, per_row: int) -> "array[Any]":
+        if not per_row:
+            return array(code)
+        try:
+            values = from_base64(answer.get(name), code)
+        except BadAnswerError as error:
+            raise BadAnswerError(f"the answer's {name} is {error}") from None
+        if len(values) != asked.rows * per_row:
+            raise BadAnswerError(
+                f"the answer's {name} has {len(values)} values, not {per_row} for each of {asked.rows} rows"
+            )
+        return values
+
+    found = Values(
+        read("token_ids", INT32, 1),
+        read("logprobs", FLOAT32, 1),
+        read("top_ids", INT32, asked.top_k),
+        read("top_logprobs", FLOAT32, asked.top_k),
+        read("ids_logprobs", FLOAT32, asked.ids_per_row),
+    )
+    _check_own(found, asked)
+    for name in ("logprobs", "top_logprobs", "ids_logprobs"):
+        _check_finite(name, getattr(found, name))
+    return found
+
+
+def check_values(found: Values, asked: Question, *, vocabulary: int) -> None:
+    """Refuse numbers that are no log-probabilities of this question, before they leave the worker.
+
+    Raises:
+        BadAnswerError: Another number of rows; a row of another token; a number that is not finite or above 0, or
+            stands for none; an id beyond the vocabulary; a less likely token before a likelier one; a token that is
+            likelier than the most likely one; probabilities that sum to more than 1.
+    """
+    rows, k = asked.rows, asked.top_k
+    for name, per_row in (
+        ("token_ids", 1),
+        ("logprobs", 1),
+        ("top_ids", k),
+        ("top_logprobs", k),
+        ("ids_logprobs", asked.ids_per_row),
+    ):
+        if len(getattr(found, name)) != rows * per_row:
+            raise BadAnswerError(f"{len(getattr(found, name))} {name}, not {per_row} for each of {rows} rows")
+    _check_own(found, asked)
+    for name in ("logprobs", "top_logprobs", "ids_logprobs"):
+        numbers = getattr(found, name)
+        if not numbers:
+            continue
+        _check_finite(name, numbers)
+        if max(numbers) > ZERO_TOLERANCE or min(numbers) <= NO_PROBABILITY:
+            place = next(at for at, one in enumerate(numbers) if not NO_PROBABILITY < one <= ZERO_TOLERANCE)
+            raise BadAnswerError(f"{name}[{place}] is {numbers[place]}, which is no log-probability")
+    if not k:
+        return
+    if max(found.top_ids) >= vocabulary or min(found.top_ids) < 0:
+        place = next(at for at, one in enumerate(found.top_ids) if not 0 <= one < vocabulary)
+        raise BadAnswerError(f"top_ids[{place}] is {found.top_ids[place]}, and the model has {vocabulary} tokens")
+    columns = [found.top_logprobs[rank::k] for rank in range(k)]
+    for rank in range(1, k):
+        if not all(map(ge, columns[rank - 1], columns[rank])):
+            raise BadAnswerError(f"the token of rank {rank + 1} is likelier than that of rank {rank} in some row")
+    if not all(map(le, found.logprobs, columns[0])):
+        raise BadAnswerError("the token itself is likelier than the most likely one in some row")
+    for place in range(asked.ids_per_row):
+        if not all(map(le, found.ids_logprobs[place :: asked.ids_per_row], columns[0])):
+            raise BadAnswerError(f"the token of ids[:, {place}] is likelier than the most likely one in some row")
+    probabilities = [*map(math.exp, found.top_logprobs)]
+    largest = max(math.fsum(probabilities[first : first + k]) for first in range(0, rows * k, k))
+    if largest > 1 + SUM_TOLERANCE:
+        raise BadAnswerError(f"the probabilities of a row's {k} most likely tokens sum to {largest:.4f}")
+
+
+def _check_own(found: Values, asked: Question) -> None:
+    sent = asked.token_ids[asked.start :]
+    if found.token_ids != sent:
+        place = next(at for at in range(asked.rows) if found.token_ids[at] != sent[at])
+        raise BadAnswerError(
+            f"row {place} belongs to the token {found.token_ids[place]}, and token {asked.start + place} that was sent"
+            f" is {sent[place]}"
+        )
+
+
+def _check_finite(name: str, numbers: "array[float]") -> None:
+    # A sum that is finite is of numbers that are: in a float, none of float32 overflows.
+    if not math.isfinite(sum(numbers)):
+        place = next(at for at, one in enumerate(numbers) if not math.isfinite(one))
+        raise BadAnswerError(f"{name}[{place}] is {numbers[place]}, not a finite number")
+
+
+# Arrays.
+
+
+def to_base64(values: "array[Any]") -> str:
+    """An array as the wire has it."""
+    return base64.b64encode(_little_endian(values)).decode()
+
+
+def from_base64(text: object, code: str) -> "array[Any]":
+    """An array of the wire; `code` is INT32 or FLOAT32.
+
+    Raises:
+        BadAnswerError: It is none; the text says what it is instead.
+    """
+    if not isinstance(text, str):
+        raise BadAnswerError(f"{text!r:.40}, not base64")
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise BadAnswerError(f"not base64 ({error})") from None
+    values = array(code)
+    if len(raw) % values.itemsize:
+        raise BadAnswerError(f"{len(raw)} bytes, not {values.itemsize} for each value")
+    values.frombytes(raw)
+    return _little_endian(values)
+
+
+def _little_endian(values: "array[Any]") -> "array[Any]":
+    """The same where this machine's numbers are little-endian already, which is all that engines run on."""
+    if sys.byteorder == "little":
+        return values
+    turned = values[:]
+    turned.byteswap()
+    return turned
+
+
+def columns_of(flat: "Iterable[Any]", code: str, per_row: int) -> "list[array[Any]]":
+    """The columns of a table that is given row by row."""
+    values = array(code, flat)
+    return [values[place::per_row] for place in range(per_row)]
+
+
+def table_of(columns: "Sequence[array[Any]]", code: str) -> "array[Any]":
+    """A table row by row, of columns that are all of one length."""
+    width = len(columns)
+    values = array(code, bytes(array(code).itemsize * width * len(columns[0]))) if columns else array(code)
+    for place, column in enumerate(columns):
+        values[place::width] = column
+    return values
