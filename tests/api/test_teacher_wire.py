@@ -3,7 +3,6 @@
 import base64
 import json
 import math
-import random
 from array import array
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tiny_teacher import VOCABULARY, computed
 
 from rewardpool_api.teacher_wire import (
     FLOAT32,
@@ -33,8 +33,6 @@ from rewardpool_api.teacher_wire import (
     to_wire,
 )
 
-VOCABULARY = 50
-
 
 @st.composite
 def questions(draw: st.DrawFn) -> Question:
@@ -48,48 +46,21 @@ def questions(draw: st.DrawFn) -> Question:
     return question(tokens, start=start, top_k=draw(st.integers(0, 5)), ids=ids if width else None, model="teacher")
 
 
-def computed(asked: Question, logits: Any) -> Values:
-    """What a model with these logits answers; a row for each position."""
-    own, top_ids, top, further = array(FLOAT32), array(INT32), array(FLOAT32), array(FLOAT32)
-    for row in range(asked.rows):
-        largest = max(logits[row])
-        total = largest + math.log(math.fsum(math.exp(one - largest) for one in logits[row]))
-        logprobs = array(FLOAT32, (min(one - total, 0.0) for one in logits[row]))
-        best = sorted(range(len(logprobs)), key=lambda token, of=logprobs: -of[token])[: asked.top_k]
-        own.append(logprobs[asked.token_ids[asked.start + row]])
-        top_ids.extend(best)
-        top.extend(logprobs[token] for token in best)
-        further.extend(logprobs[one] for one in asked.ids[row * asked.ids_per_row : (row + 1) * asked.ids_per_row])
-    return Values(asked.token_ids[asked.start :], own, top_ids, top, further)
-
-
-@st.composite
-def answered(draw: st.DrawFn) -> tuple[Question, Values]:
-    asked = draw(questions())
-    # One draw for all logits: a float each would take most of the test's time.
-    chance = random.Random(draw(st.integers(0, 2**32)))
-    return asked, computed(asked, [[chance.uniform(-30, 30) for _ in range(VOCABULARY)] for _ in range(asked.rows)])
-
-
 @given(questions())
 def test_a_question_arrives_as_it_was_sent(asked: Question) -> None:
     assert parse_request(json.dumps(asked.to_wire()).encode()) == asked
 
 
-@given(answered())
-def test_an_answer_arrives_bit_for_bit_and_what_a_model_computes_passes_every_check(
-    case: tuple[Question, Values],
-) -> None:
-    asked, found = case
+@given(questions())
+def test_an_answer_arrives_bit_for_bit_and_what_a_model_computes_passes_every_check(asked: Question) -> None:
+    found = computed(asked)
     check_values(found, asked, vocabulary=VOCABULARY)
     assert parse_values(json.loads(json.dumps(to_wire(found, asked, model="teacher"))), asked) == found
 
 
-@given(answered(), st.data())
-def test_an_answer_with_a_position_more_or_fewer_or_shifted_is_never_read(
-    case: tuple[Question, Values], data: st.DataObject
-) -> None:
-    asked, found = case
+@given(questions(), st.data())
+def test_an_answer_with_a_position_more_or_fewer_or_shifted_is_never_read(asked: Question, data: st.DataObject) -> None:
+    found = computed(asked)
     name = data.draw(st.sampled_from([one for one in vars(found) if getattr(found, one)]))
     values = getattr(found, name)
     wrong = data.draw(st.sampled_from([values[:-1], values + values[:1], values[:0]]))
@@ -100,15 +71,13 @@ def test_an_answer_with_a_position_more_or_fewer_or_shifted_is_never_read(
         parse_values(to_wire(broken, asked, model="teacher"), asked)
 
 
-@given(answered())
-def test_the_body_of_an_answer_is_no_larger_than_the_client_allows_for(case: tuple[Question, Values]) -> None:
-    asked, found = case
-    assert len(json.dumps(to_wire(found, asked, model="m" * 253))) <= asked.most_answer_bytes
+@given(questions())
+def test_the_body_of_an_answer_is_no_larger_than_the_client_allows_for(asked: Question) -> None:
+    assert len(json.dumps(to_wire(computed(asked), asked, model="m" * 253))) <= asked.most_answer_bytes
 
 
 ASKED = question([3, 1, 4, 1, 5], start=2, top_k=2, ids=[[1, 2], [3, 4], [5, 6]])
-LOGITS = [[float(token % 7) for token in range(VOCABULARY)]] * 3
-FOUND = computed(ASKED, LOGITS)
+FOUND = computed(ASKED)
 
 
 def but(name: str, place: int, value: Any) -> Values:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rewardpool_api import contract, names
+from rewardpool_api import contract, names, teacher_wire
 from rewardpool_worker import score_middleware
 from rewardpool_worker.mounted import (
     DOWNLOAD_PACKAGE,
@@ -23,6 +23,8 @@ BESIDE = {
     "score_middleware",
     "sglang_adapters",
     "sleep_middleware",
+    "teacher_engines",
+    "teacher_wire",
     "transformers_model",
     "worker_metrics",
 }
@@ -61,6 +63,7 @@ def test_all_files_fit_into_one_config_map() -> None:
 def test_the_middleware_speaks_the_paths_of_the_api() -> None:
     said = (score_middleware.SCORE_PATH, score_middleware.CHAT_PATH, score_middleware.READY_PATH)
     assert said == (contract.SCORE_PATH, contract.CHAT_PATH, names.READY_PATH)
+    assert score_middleware.LOGPROBS_PATH == teacher_wire.LOGPROBS_PATH
 
 
 @pytest.mark.parametrize(
@@ -72,6 +75,7 @@ def test_the_middleware_speaks_the_paths_of_the_api() -> None:
         names.ENV_ENGINE,
         names.ENV_MODEL_PATH,
         names.ENV_HEAD,
+        names.ENV_TOP_K,
         names.ENV_MAX_BODY_BYTES,
     ],
 )

@@ -20,6 +20,9 @@ VLLM_LAUNCHER = "vllm_launcher.py"
 HEAD_TOKENS = "head_tokens.py"
 LORA_ADAPTERS = "lora_adapters.py"
 WHOLE_CHECKPOINT = "whole_checkpoint.py"
+TEACHER_ENGINES = "teacher_engines.py"
+TEACHER_WIRE = "teacher_wire.py"
+"""Of `rewardpool_api`: the client reads and writes by the same file."""
 WRITABLE_HOME = "writable_home.py"
 TRANSFORMERS_REFERENCE = "transformers_reference.py"
 """Not mounted: run on the machine of whoever verifies a pool."""
@@ -33,6 +36,8 @@ MOUNTED_FILES = (
     HEAD_TOKENS,
     LORA_ADAPTERS,
     WHOLE_CHECKPOINT,
+    TEACHER_ENGINES,
+    TEACHER_WIRE,
     WRITABLE_HOME,
     TRANSFORMERS_MODEL,
     TRANSFORMERS_SERVER,
@@ -62,7 +67,8 @@ def router_files() -> dict[str, str]:
 def _texts() -> dict[str, str]:
     """Read once: an operator asks for them at every pass over every pool."""
     package = resources.files("rewardpool_worker")
-    files = {name: (package / name).read_text() for name in MOUNTED_FILES}
+    files = {name: (package / name).read_text() for name in MOUNTED_FILES if name != TEACHER_WIRE}
+    files[TEACHER_WIRE] = (resources.files("rewardpool_api") / TEACHER_WIRE).read_text()
     modules = {f"{DOWNLOAD_PACKAGE}.{name}": (package / "download" / name).read_text() for name in _download_modules()}
     return files | modules
 

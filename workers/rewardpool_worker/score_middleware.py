@@ -9,7 +9,8 @@ it by `--middleware score_middleware.ScoreMiddleware` with its folder on PYTHONP
   RewardPool itself does not need is closed, to holders of the key too.
 - **Scores.** `POST /v1/embeddings` becomes vLLM's `/classify` without its activation function, and the raw logit comes
   back as `embedding`. It is the only scoring route sglang-router forwards for every engine; SGLang speaks it by itself.
-  A score is one number a sample. What has more has no score until somebody declares how they make one.
+  A score is one number a sample. What has more has no score until somebody declares how they make one. A Teacher has
+  log-probabilities instead, by `POST /generate`: `teacher_engines.py` and `teacher_wire.py` are beside this file.
 - **Faults told apart.** What the caller did wrong (a sample that is too long) is a 200 with an `error` object, because
   the router opens its circuit breaker on any other status; what the engine did wrong stays an error status, and a
   score that is not a finite number is such a fault, never a number.
@@ -54,6 +55,9 @@ log = logging.getLogger("rewardpool.worker")
 
 SCORE_PATH = "/v1/embeddings"
 CHAT_PATH = "/v1/chat/completions"
+LOGPROBS_PATH = "/generate"
+ANSWERED_PATH = {"Discriminative": SCORE_PATH, "Generative": CHAT_PATH, "Teacher": LOGPROBS_PATH}
+"""By type of the model."""
 READY_PATH = "/rewardpool/ready"
 LOAD_PATH = "/rewardpool/load"
 SLEEP_PATH = "/rewardpool/sleep"
@@ -68,7 +72,7 @@ ROUTED_PATHS = frozenset(
     {
         SCORE_PATH,
         CHAT_PATH,
-        "/generate",
+        LOGPROBS_PATH,
         "/v1/responses",
         "/v1/completions",
         "/v1/classify",
@@ -80,6 +84,8 @@ ROUTED_PATHS = frozenset(
 
 PROBE_TEXT = "ok"
 """Short, so that it fits every model."""
+PROBE_IDS = (0, 1, 2, 1, 0)
+"""That of a Teacher: every vocabulary has these."""
 
 FRESH_SECONDS = 5.0
 """A score that came back this recently, a trainer's or a probe's, proves readiness. A flooded engine is ready: its
@@ -95,7 +101,9 @@ class Settings:
     key_file: Path | None = None
     """REWARDPOOL_KEY_FILE. None: anybody who reaches the port may score."""
     model_type: str = "Discriminative"
-    """REWARDPOOL_MODEL_TYPE: Discriminative or Generative."""
+    """REWARDPOOL_MODEL_TYPE: Discriminative, Generative or Teacher."""
+    top_k: int = 64
+    """REWARDPOOL_TOP_K: most likely tokens that a Teacher gives for a position, at most."""
     served_name: str = ""
     """REWARDPOOL_SERVED_NAME: the `model` of the probe. Empty: what the engine lists first."""
     engine: str = "vllm"
@@ -115,12 +123,16 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Refuse settings that no worker can run with."""
-        if self.model_type not in ("Discriminative", "Generative"):
-            raise ValueError(f"REWARDPOOL_MODEL_TYPE must be Discriminative or Generative, not {self.model_type!r}")
+        if self.model_type not in ANSWERED_PATH:
+            raise ValueError(
+                f"REWARDPOOL_MODEL_TYPE must be Discriminative, Generative or Teacher, not {self.model_type!r}"
+            )
         if self.engine not in ("vllm", "sglang", "transformers"):
             raise ValueError(f"REWARDPOOL_ENGINE must be vllm, sglang or transformers, not {self.engine!r}")
-        if self.max_body_bytes <= 0 or self.probe_seconds <= 0:
-            raise ValueError("REWARDPOOL_MAX_BODY_BYTES and REWARDPOOL_PROBE_SECONDS must be greater than 0")
+        if self.max_body_bytes <= 0 or self.probe_seconds <= 0 or self.top_k <= 0:
+            raise ValueError(
+                "REWARDPOOL_MAX_BODY_BYTES, REWARDPOOL_PROBE_SECONDS and REWARDPOOL_TOP_K must be greater than 0"
+            )
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str] | None = None) -> "Settings":
@@ -134,6 +146,7 @@ class Settings:
         return cls(
             key_file=Path(key_file) if key_file else None,
             model_type=environ.get("REWARDPOOL_MODEL_TYPE", cls.model_type),
+            top_k=_number(environ, "REWARDPOOL_TOP_K", int, cls.top_k),
             served_name=environ.get("REWARDPOOL_SERVED_NAME", cls.served_name),
             engine=environ.get("REWARDPOOL_ENGINE", cls.engine),
             model_path=environ.get("REWARDPOOL_MODEL_PATH", cls.model_path),
@@ -845,7 +858,7 @@ class ScoreMiddleware:
 
     @property
     def _scored_path(self) -> str:
-        return SCORE_PATH if self._settings.model_type == "Discriminative" else CHAT_PATH
+        return ANSWERED_PATH[self._settings.model_type]
 
     def _echo(self, scope: Scope) -> dict[str, Any]:
         request_id = _header(scope, REQUEST_ID_HEADER)
@@ -855,7 +868,7 @@ class ScoreMiddleware:
     def _tokenizer(self) -> str | None:
         """That of the files as they are at the first answer, soon after the engine has read them."""
         settings = self._settings
-        if settings.model_type != "Discriminative" or not settings.model_path:
+        if settings.model_type == "Generative" or not settings.model_path:
             return None
         return tokenizer_digest(settings.model_path)
 
@@ -873,6 +886,8 @@ class ScoreMiddleware:
             await self._answer(scope, send, error)
         elif self._settings.model_type == "Discriminative":
             await self._serve_scores(scope, receive, send, body)
+        elif self._settings.model_type == "Teacher":
+            await self._serve_logprobs(scope, receive, send, body)
         else:
             await self._serve_chat(scope, receive, send, body)
 
@@ -911,6 +926,61 @@ class ScoreMiddleware:
         except EngineFaultError as error:
             log.error("%s", error)  # noqa: TRY400 - the message says it all; a traceback per sample would not
             await _send(send, _fault(500, str(error)))
+
+    async def _serve_logprobs(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        import teacher_wire
+
+        try:
+            asked = teacher_wire.parse_request(body)
+            model = await self._chosen_model(scope, asked.model)
+            content = await self._logprobs(scope, receive, asked, model)
+            await self._answer(scope, send, content)
+            if "error" not in content:
+                self._readiness.scored()
+        except NoAnswerError:
+            log.debug("a caller hung up")
+        except teacher_wire.TooLongError as error:
+            lengths = {"length_tokens": error.length_tokens, "limit_tokens": error.limit_tokens}
+            await self._answer(scope, send, error_answer("sample_too_long", str(error), **lengths))
+        except teacher_wire.BadRequestError as error:
+            await self._answer(scope, send, error_answer("invalid_sample", str(error)))
+        except WrongModelError as error:
+            await self._answer(scope, send, error.to_wire())
+        except EngineFaultError as error:
+            log.error("%s", error)  # noqa: TRY400 - the message says it all
+            await _send(send, _fault(500, str(error)))
+
+    async def _logprobs(self, scope: Scope, receive: Receive, asked: Any, model: str) -> dict[str, Any]:
+        """Return the answer to a `teacher_wire.Question`, or that SGLang refuses it.
+
+        Raises:
+            BadRequestError: it is refused; of `teacher_wire`.
+            EngineFaultError: the engine has no log-probabilities, or such as cannot be.
+            NoAnswerError: the caller hung up.
+        """
+        import teacher_engines
+        import teacher_wire
+
+        size = vocabulary_size(scope)
+        if size is None:
+            raise EngineFaultError("the engine does not say how many tokens its model has")
+        most = (self._model or await self._describe_model(scope))["max_model_len"]
+        teacher_wire.check_question(asked, vocabulary=size, most_tokens=most, most_top_k=self._settings.top_k)
+        try:
+            if self._settings.engine == "vllm":
+                found = await teacher_engines.ask_vllm(scope, receive, asked)
+            else:
+                answer = await self._ask(scope, LOGPROBS_PATH, teacher_engines.to_sglang(asked), receive)
+                if (complaint := caller_complaint(answer)) is not None:
+                    return await self._refusal(scope, answer, complaint, [len(asked.token_ids)])
+                found = await asyncio.to_thread(teacher_engines.of_sglang, _only_200(answer).body, asked)
+            # Beside the loop, which has other callers: of a long answer this takes a second.
+            await asyncio.to_thread(teacher_wire.check_values, found, asked, vocabulary=size)
+            return await asyncio.to_thread(teacher_wire.to_wire, found, asked, model=model)
+        except teacher_engines.HungUpError:
+            raise NoAnswerError("the caller hung up") from None
+        except teacher_wire.BadAnswerError as error:
+            raise EngineFaultError(f"the engine's log-probabilities are wrong: {error}") from None
 
     async def _serve_chat(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Pass a request on as it is, and a streamed answer as it comes.
@@ -1054,7 +1124,7 @@ class ScoreMiddleware:
 
         Returns:
             What the ready report says about the model: its served name, its longest sample in tokens or None, and of
-            a discriminative model the score of the probe text.
+            a discriminative model the score of the probe text, of a teacher the mean log-probability of its tokens.
 
         Raises:
             EngineFaultError: no finite score came back.
@@ -1066,6 +1136,8 @@ class ScoreMiddleware:
             for adapter in self._settings.adapters if self._model is None else ():
                 await self._probe_adapter(scope, adapter)
             scored = {"probe_score": await self._probe_score(scope, name)}
+        elif self._settings.model_type == "Teacher":
+            scored = {"probe_score": await self._probe_logprob(scope, name)}
         else:
             scored = {}
             messages = [{"role": "user", "content": PROBE_TEXT}]
@@ -1102,11 +1174,29 @@ class ScoreMiddleware:
             raise EngineFaultError(error.explain(Checkpoint.at(self._settings.model_path))) from None
         return float(scores["data"][0]["embedding"][0])
 
+    async def _probe_logprob(self, scope: Scope, name: str) -> float:
+        """The mean of the probe's log-probabilities."""
+        import teacher_wire
+
+        asked = teacher_wire.question(PROBE_IDS)
+        try:
+            content = await self._logprobs(scope, _never, asked, name)
+        except teacher_wire.BadRequestError as error:
+            raise EngineFaultError(str(error)) from None
+        if "error" in content:
+            raise EngineFaultError(content["error"]["message"])
+        logprobs = teacher_wire.parse_values(content, asked).logprobs
+        return math.fsum(logprobs) / len(logprobs)
+
     async def _describe_model(self, scope: Scope) -> dict[str, Any]:
         cards = await self._list_models(scope)
         first = next(iter(cards))
         name = self._settings.served_name or first
         described = {"model": name, "max_model_len": cards.get(name, cards[first]).get("max_model_len")}
+        if self._settings.model_type == "Teacher" and isinstance(described["max_model_len"], int):
+            from teacher_engines import RESERVED_TOKENS
+
+            described["max_model_len"] -= RESERVED_TOKENS[self._settings.engine]
         described |= {} if self._tokenizer is None else {"tokenizer": self._tokenizer}
         return described | ({"adapters": list(self._settings.adapters)} if self._settings.adapters else {})
 
