@@ -33,7 +33,7 @@ def test_every_pool_is_one_that_is_taken(file: Path, document: dict[str, Any]) -
 
 def test_no_two_pools_to_copy_have_the_same_name() -> None:
     names = [document["metadata"]["name"] for file, document in MANIFESTS if file.parent == POOLS]
-    assert len(names) == len(set(names)) == 6
+    assert len(names) == len(set(names)) == 7
 
 
 @pytest.mark.parametrize(("name", "model"), [("one-gpu", "skywork-reward-v2-qwen3"), ("several-gpus", "worldpm")])

@@ -40,11 +40,13 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import orjson
 
+from rewardpool_api.teacher_wire import LOGPROBS_PATH
+
 SCORE_PATH = "/v1/embeddings"
 ADAPTER_USER = "adapter:"
 """In front of an adapter's name in the `user` of a request."""
 CHAT_PATH = "/v1/chat/completions"
-ECHOING_PATHS = (SCORE_PATH, CHAT_PATH)
+ECHOING_PATHS = (SCORE_PATH, CHAT_PATH, LOGPROBS_PATH)
 """Routes whose answers say whose they are."""
 REQUEST_ID_HEADER = "x-correlation-id"
 """The same for all attempts of one request, whose answers are interchangeable."""
@@ -254,11 +256,8 @@ def scores_in(answer: dict[str, Any], *, count: int, adapter: str | None = None)
         InvalidResponseError: another shape, another number of items, an item that is not one finite number, or scores
             of another model than the adapter.
     """
-    error = answer.get("error")
-    if isinstance(error, dict):
-        return _caller_error(error)
-    if error is not None:
-        raise InvalidResponseError(f"the answer's error is {error!r:.300}, not an object")
+    if (refusal := refusal_in(answer)) is not None:
+        return refusal
     if adapter is not None and answer.get("model") != adapter:
         raise InvalidResponseError(f"the adapter {adapter} was asked for, and {answer.get('model')!r:.100} scored")
     data = answer.get("data")
@@ -274,6 +273,18 @@ def scores_in(answer: dict[str, Any], *, count: int, adapter: str | None = None)
     if len(scores) != count:
         raise InvalidResponseError(f"the answer has the indexes {sorted(scores)}, not each of 0 to {count - 1} once")
     return [scores[index] for index in range(count)]
+
+
+def refusal_in(answer: dict[str, Any]) -> CallerError | None:
+    """Return the error object of an answer; None where it has none.
+
+    Raises:
+        InvalidResponseError: its error is something else.
+    """
+    error = answer.get("error")
+    if error is not None and not isinstance(error, dict):
+        raise InvalidResponseError(f"the answer's error is {error!r:.300}, not an object")
+    return None if error is None else _caller_error(error)
 
 
 def _score(item: object, position: int) -> float:

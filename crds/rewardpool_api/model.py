@@ -10,8 +10,9 @@ from rewardpool_api.inference import INFERRED
 from rewardpool_api.quantities import EntryName, ObjectName, ShortText
 from rewardpool_api.rules import ApiModel, Rule
 from rewardpool_api.source import FUNCTION_SCHEME, SOURCE_MESSAGE, SOURCE_PATTERN, is_function, is_source
+from rewardpool_api.teacher_wire import DEFAULT_TOP_K, MOST_TOP_K
 
-ModelType = Literal["Discriminative", "Generative", "Function"]
+ModelType = Literal["Discriminative", "Generative", "Function", "Teacher"]
 _FUNCTION_SOURCE = f"self.source.startsWith('{FUNCTION_SCHEME}')"
 _DISCRIMINATIVE = f"(has(self.type) ? self.type == 'Discriminative' : !{_FUNCTION_SOURCE})"
 """In CEL, what `inference.py` infers in Python."""
@@ -48,7 +49,7 @@ class ModelSpec(ApiModel):
     revision: ShortText = "main"
     """Branch, tag or commit of an `hf://` model to serve; other sources have none."""
     type: Annotated[ModelType, INFERRED] = "Discriminative"
-    """Discriminative: a model that scores without writing, as `head` says. Generative: a judge that writes. Function: a user's Python function. Default: Function for a `python://` source, Discriminative for any other."""
+    """Discriminative: a model that scores without writing, as `head` says. Generative: a judge that writes. Function: a user's Python function. Teacher: a language model that gives the log-probabilities of given tokens, for distillation. Default: Function for a `python://` source, Discriminative for any other."""
     head: HeadSpec | None = None
     """Where a Discriminative model's score is. Default: in its one label, whose raw logit it is; a checkpoint with several is not served without it."""
     adapters: Annotated[
@@ -59,6 +60,8 @@ class ModelSpec(ApiModel):
         ),
     ] = []
     """LoRA adapters over this reward model, on vLLM or SGLang. Each is a reward model of its own, which a trainer chooses by its name; the same replicas score by all of them and by the base, and share the base's weights."""
+    top_k: Annotated[int, Field(ge=1, le=MOST_TOP_K)] | None = None
+    """Most likely tokens that a Teacher gives for a position, at most. Default: 64."""
     trust_remote_code: bool = False
     """Run the Python code that comes with the checkpoint (`auto_map` in its config.json), in the worker and with the worker's rights. False: a checkpoint that needs its own code is refused. Set it only for code that you have read, and pin spec.model.revision to the commit that you read."""
     token_secret_ref: TokenSecretRef | None = None
@@ -90,8 +93,13 @@ class ModelSpec(ApiModel):
             holds=lambda model: not model.trust_remote_code or model.type != "Function",
         ),
         Rule(
+            cel="!has(self.topK) || (has(self.type) && self.type == 'Teacher')",
+            message="spec.model.topK must not be set unless spec.model.type is Teacher: no other model gives log-probabilities of tokens",
+            holds=lambda model: model.top_k is None or model.type == "Teacher",
+        ),
+        Rule(
             cel=f"!has(self.head) || {_DISCRIMINATIVE}",
-            message="spec.model.head must not be set unless spec.model.type is Discriminative: judges write, and functions return their score",
+            message="spec.model.head must not be set unless spec.model.type is Discriminative: judges write, functions return their score, and teachers give log-probabilities",
             holds=lambda model: model.head is None or model.type == "Discriminative",
         ),
         Rule(
@@ -108,3 +116,8 @@ class ModelSpec(ApiModel):
             holds=lambda model: are_distinct(model.adapters),
         ),
     )
+
+    @property
+    def most_top_k(self) -> int:
+        """Of a Teacher: `topK`, or its default."""
+        return DEFAULT_TOP_K if self.top_k is None else self.top_k

@@ -251,7 +251,7 @@ class RewardPoolSpec(ApiModel):
         ),
         Rule(
             cel="!has(self.engine.name) || self.engine.name != 'transformers' || !has(self.model.type) || self.model.type == 'Discriminative'",
-            message="spec.model.type must be Discriminative when spec.engine.name is transformers: judges that write are for vllm and sglang",
+            message="spec.model.type must be Discriminative when spec.engine.name is transformers: judges that write, and teachers, are for vllm and sglang",
             holds=lambda spec: spec.engine.name != "transformers" or spec.model.type == "Discriminative",
         ),
         Rule(
@@ -291,9 +291,14 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: spec.autoscaling is None or not spec.autoscaling.parked or spec.worker.gpus == 0,
         ),
         Rule(
-            cel="!has(self.model.type) || self.model.type != 'Generative' || !has(self.rollout.parity)",
-            message="spec.rollout.parity must not be set when spec.model.type is Generative: a judge writes text, which has no score to compare",
-            holds=lambda spec: spec.model.type != "Generative" or spec.rollout.parity is None,
+            cel="!has(self.model.type) || !(self.model.type in ['Generative', 'Teacher']) || !has(self.rollout.parity)",
+            message="spec.rollout.parity must not be set when spec.model.type is Generative or Teacher: those give texts no score to compare",
+            holds=lambda spec: spec.model.type not in ("Generative", "Teacher") or spec.rollout.parity is None,
+        ),
+        Rule(
+            cel="!self.engine.sleep.enabled || !has(self.model.type) || self.model.type != 'Teacher'",
+            message="spec.engine.sleep.enabled must be false when spec.model.type is Teacher: a wake could not be proved",
+            holds=lambda spec: not spec.engine.sleep.enabled or spec.model.type != "Teacher",
         ),
         Rule(
             cel="!has(self.model.head) || !has(self.model.head.stepToken) || !has(self.engine.name) || self.engine.name != 'sglang'",

@@ -112,7 +112,7 @@ class RevisionModel(ApiModel):
 class ModelStatus(ApiModel):
     """The model as it is served."""
 
-    type: Literal["Discriminative", "Generative", "Function"]
+    type: Literal["Discriminative", "Generative", "Function", "Teacher"]
     """How the model scores, as in spec.model.type."""
     engine: str | None = None
     """Engine that serves the model: spec.engine.name, or what the source stands for."""

@@ -406,7 +406,7 @@ def check_values(found: Values, asked: Question, *, vocabulary: int) -> None:
         _check_finite(name, numbers)
         if max(numbers) > ZERO_TOLERANCE or min(numbers) <= NO_PROBABILITY:
             place = next(at for at, one in enumerate(numbers) if not NO_PROBABILITY < one <= ZERO_TOLERANCE)
-            raise BadAnswerError(f"{name}[{place}] is {numbers[place]}, which is no log-probability")
+            raise BadAnswerError(f"{name}[{place}] is {numbers[place]}, not a log-probability")
     if not k:
         return
     if max(found.top_ids) >= vocabulary or min(found.top_ids) < 0:

@@ -37,6 +37,7 @@ def test_defaults_need_not_be_written():
         ({"source": "python://rewards:score"}, ("Function", "python", 0)),
         ({"source": "hf://org/model"}, ("Discriminative", "vllm", 1)),
         ({"source": "hf://org/model", "type": "Generative"}, ("Generative", "vllm", 1)),
+        ({"source": "hf://org/model", "type": "Teacher"}, ("Teacher", "vllm", 1)),
     ],
 )
 def test_a_source_and_a_type_are_a_whole_spec(model, stands_for):
@@ -118,6 +119,39 @@ BAD = {
         "spec",
         {"model": {"source": "hf://org/model", "type": "Generative"}, "engine": {"name": "transformers"}},
         "spec.model.type must be Discriminative when spec.engine.name is transformers",
+    ),
+    "a teacher on transformers": (
+        "spec",
+        {"model": {"source": "hf://org/model", "type": "Teacher"}, "engine": {"name": "transformers"}},
+        "spec.model.type must be Discriminative when spec.engine.name is transformers: judges that write, and teachers",
+    ),
+    "a head of a teacher": (
+        "spec.model",
+        {"source": "hf://org/model", "type": "Teacher", "head": {"type": "LMHead", "token": "!"}},
+        "spec.model.head must not be set unless spec.model.type is Discriminative: judges write, functions return",
+    ),
+    "most likely tokens of a judge": (
+        "spec.model",
+        {"source": "hf://org/model", "type": "Generative", "topK": 8},
+        "spec.model.topK must not be set unless spec.model.type is Teacher: no other model gives",
+    ),
+    "no most likely tokens": (
+        "spec.model",
+        {"source": "hf://org/model", "type": "Teacher", "topK": 0},
+        "spec.model.topK: Invalid value: 0",
+    ),
+    "a teacher that sleeps": (
+        "spec",
+        {"model": {"source": "hf://org/model", "type": "Teacher"}, "engine": {"sleep": {"enabled": True}}},
+        "spec.engine.sleep.enabled must be false when spec.model.type is Teacher",
+    ),
+    "comparing the texts of a teacher": (
+        "spec",
+        {
+            "model": {"source": "hf://org/model", "type": "Teacher"},
+            "rollout": {"parity": {"goldenSetRef": {"name": "golden"}, "maxAbsDiff": 0.1}},
+        },
+        "spec.rollout.parity must not be set when spec.model.type is Generative or Teacher: those give texts no score",
     ),
     "a function with a checkpoint's code": (
         "spec.model",

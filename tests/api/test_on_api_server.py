@@ -126,6 +126,8 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     },
     "a model split by transformers": {"spec.engine": {"name": "transformers", "tensorParallelSize": 2}},
     "a judge on transformers": {"spec.model.type": "Generative", "spec.engine.name": "transformers"},
+    "a teacher that sleeps": {"spec.model.type": "Teacher", "spec.engine.sleep": {"enabled": True}},
+    "most likely tokens of a judge": {"spec.model.type": "Generative", "spec.model.topK": 8},
     "a function with a checkpoint's code": {
         "spec.model": {"source": "python://rewards:score", "type": "Function", "trustRemoteCode": True},
         "spec.engine.name": "python",

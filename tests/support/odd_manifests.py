@@ -34,6 +34,7 @@ _MODELS: Final = (
     ("s3://bucket/a/b", "Discriminative", "vllm"),
     ("pvc://claim/path", "Generative", "vllm"),
     ("file:///models/rm", "Generative", "sglang"),
+    ("hf://org/model", "Teacher", "vllm"),
 )
 _WITHOUT_STEPS: Final = (
     {"type": "Classifier", "weights": [0.5, -1.0]},
@@ -52,6 +53,7 @@ _HEADS: Final[dict[str, tuple[dict[str, Any] | None, ...]]] = {
     "transformers": (None,),
     "Generative": (None,),
     "Function": (None,),
+    "Teacher": (None,),
 }
 _SETTINGS: Final = {"QueueDepth": "queueDepth", "DrainTime": "drainTime", "Demand": "demand"}
 
@@ -113,6 +115,8 @@ def specs(draw: st.DrawFn) -> Spec:
         model.pop("cache", None)
     if kind == "Function":
         model.pop("trustRemoteCode", None)
+    if kind != "Teacher":
+        model.pop("topK", None)
     spec["engine"] = {**spec.get("engine", {}), "name": engine}
     spec["engine"].pop("sleep", None)
     if "head" in spec["model"]:
@@ -127,7 +131,7 @@ def specs(draw: st.DrawFn) -> Spec:
         spec["network"].pop("namespaces", None)
     if "autoscaling" in spec:
         _fit_autoscaling(spec)
-    if kind == "Generative":
+    if kind in ("Generative", "Teacher"):
         spec.get("rollout", {}).pop("parity", None)
     return spec
 

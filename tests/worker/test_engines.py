@@ -92,6 +92,29 @@ def test_the_spec_becomes_flags(engine: dict[str, Any], flags: dict[str, str]) -
     assert {flag: value_of(flag, argv) for flag in flags} == flags
 
 
+TEACHER = {"type": "Teacher", "topK": 8}
+
+
+def test_a_teacher_on_vllm_is_bounded_and_keeps_no_prefixes() -> None:
+    found = launch(TEACHER)
+    flags = {"--runner": "generate", "--max-logprobs": "8", "--logprobs-mode": "raw_logprobs"}
+    flags["--max-num-batched-tokens"] = "2048"
+    assert {flag: value_of(flag, found.argv) for flag in flags} == flags
+    assert "--no-enable-prefix-caching" in found.argv
+    assert (found.env["REWARDPOOL_MODEL_TYPE"], found.env["REWARDPOOL_TOP_K"]) == ("Teacher", "8")
+
+
+def test_a_teacher_on_sglang_has_no_prefix_cache_and_generates() -> None:
+    found = launch(TEACHER, name="sglang")
+    assert "--disable-radix-cache" in found.argv
+    assert "--is-embedding" not in found.argv
+
+
+def test_a_teacher_that_says_no_more_gives_64_most_likely_tokens() -> None:
+    assert value_of("--max-logprobs", launch({"type": "Teacher"}).argv) == "64"
+    assert "REWARDPOOL_TOP_K" not in launch({"type": "Generative"}).env
+
+
 def test_sglang_serves_a_reward_model_as_an_embedding_and_skips_the_warm_up_that_has_no_key() -> None:
     assert {"--is-embedding", "--skip-server-warmup"} <= set(launch(name="sglang").argv)
 

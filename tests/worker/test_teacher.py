@@ -236,9 +236,9 @@ def cut(flat: Any) -> Any:
     [
         (replaced("logprobs", 3, float("nan")), "is nan, not a finite number"),
         (replaced("logprobs", 3, -math.inf), "is -inf, not a finite number"),
-        (replaced("logprobs", 4, 9.95), "no log-probability"),
-        (replaced("logprobs", 3, -9999.0), "no log-probability"),
-        (replaced("logprobs", 3, None), "what is no number"),
+        (replaced("logprobs", 4, 9.95), "not a log-probability"),
+        (replaced("logprobs", 3, -9999.0), "not a log-probability"),
+        (replaced("logprobs", 3, None), "a value that is not a number"),
         (replaced("token_ids", 1, -631299312), "top_ids[0] is -631299312"),
         (replaced("token_ids", 0, 8), "row 0 belongs to the token 8"),
         (replaced("end_indices", 2, 5), "more or fewer log-probabilities than 3"),
@@ -293,6 +293,14 @@ async def test_what_the_engine_refuses_is_the_callers_fault(engine: Engine) -> N
     found = refusal(await answer(engine, question([1, 9])))
     assert found.code == "invalid_sample"
     assert "Token id 9 is banned here" in found.message
+
+
+async def test_an_engine_that_dies_is_no_fault_of_the_caller() -> None:
+    engine = Engine("vllm")
+    engine.refuses = RuntimeError("EngineCore is dead")
+    reply = await answer(engine, question([1, 2]))
+    assert (reply.status, reply.json()["error"]["code"]) == (500, "engine_fault")
+    assert "vllm failed with RuntimeError: EngineCore is dead" in reply.json()["error"]["message"]
 
 
 async def test_a_worker_whose_engine_fails_is_not_ready_and_says_why(engine: Engine) -> None:

@@ -977,7 +977,7 @@ class ScoreMiddleware:
             # Beside the loop, which has other callers: of a long answer this takes a second.
             await asyncio.to_thread(teacher_wire.check_values, found, asked, vocabulary=size)
             return await asyncio.to_thread(teacher_wire.to_wire, found, asked, model=model)
-        except teacher_engines.HungUpError:
+        except teacher_engines.DisconnectedError:
             raise NoAnswerError("the caller hung up") from None
         except teacher_wire.BadAnswerError as error:
             raise EngineFaultError(f"the engine's log-probabilities are wrong: {error}") from None

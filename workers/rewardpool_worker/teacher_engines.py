@@ -39,17 +39,17 @@ MOST_UNION = 1 << 20
 """Rows times different ids of a question to SGLang, which has one list of ids for all rows."""
 
 
-class HungUpError(Exception):
-    """Nobody waits for the answer any more."""
+class DisconnectedError(Exception):
+    """The caller closed its connection."""
 
 
 async def ask_vllm(scope: Scope, receive: Receive, asked: Question) -> Values:
-    """Ask the engine of this process; when the caller hangs up, the engine is told.
+    """Ask the engine of this process; the request is aborted when the caller disconnects.
 
     Raises:
         BadRequestError: vLLM refuses the request, or has no log-probabilities of given ids.
         BadAnswerError: There are other rows than those of the question.
-        HungUpError: The caller is gone.
+        DisconnectedError: The caller closed its connection.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -77,9 +77,13 @@ async def ask_vllm(scope: Scope, receive: Receive, asked: Question) -> Values:
         return last
 
     try:
-        output = await _unless_gone(generate(), receive)
+        output = await _unless_disconnected(generate(), receive)
     except ValueError as error:  # vLLM's own are of this kind
         raise BadRequestError(f"vllm refuses the request: {error}") from None
+    except DisconnectedError:
+        raise
+    except Exception as error:
+        raise BadAnswerError(f"vllm failed with {type(error).__name__}: {error}") from error
     flat = getattr(output, "prompt_logprobs", None)
     if flat is None:
         raise BadAnswerError("vllm ended the request without log-probabilities")
@@ -110,7 +114,7 @@ def of_vllm(flat: Any, asked: Question) -> Values:
         ids = columns_of(flat.token_ids[first:], INT32, width)
         logprobs = columns_of(flat.logprobs[first:], FLOAT32, width)
     except (TypeError, OverflowError) as error:
-        raise BadAnswerError(f"vllm has what is no number: {error}") from None
+        raise BadAnswerError(f"vllm has a value that is not a number: {error}") from None
     return Values(ids[0], logprobs[0], table_of(ids[1:], INT32), table_of(logprobs[1:], FLOAT32))
 
 
@@ -187,13 +191,13 @@ def _further_of_sglang(found: Any, asked: Question) -> "array[float]":
     return values
 
 
-async def _unless_gone(work: Any, receive: Receive) -> Any:
-    """What the work comes to; it is cancelled where the caller hangs up meanwhile, which raises HungUpError."""
-    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_until_gone(receive))
+async def _unless_disconnected(work: Any, receive: Receive) -> Any:
+    """Return the result of some work; cancel it when the caller disconnects, and raise DisconnectedError."""
+    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_until_disconnected(receive))
     try:
         await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise HungUpError
+            raise DisconnectedError
         return working.result()
     finally:
         working.cancel()
@@ -201,6 +205,6 @@ async def _unless_gone(work: Any, receive: Receive) -> Any:
         await asyncio.gather(working, gone, return_exceptions=True)
 
 
-async def _until_gone(receive: Receive) -> None:
+async def _until_disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -41,12 +41,12 @@ class _Probed:
 
 
 def check_agreement(snapshot: Snapshot, *, apart: Collection[str] = ()) -> Agreement:
-    """Compare the scores of the probe text within each revision of a discriminative model.
+    """Compare the scores of the probe text within each revision of a discriminative model, or of a teacher.
 
     A worker whose score is not known is neither compared nor barred. Nor is one that is `apart`, which does not serve
     for another reason.
     """
-    if snapshot.pool.spec.model.type != "Discriminative":
+    if snapshot.pool.spec.model.type not in ("Discriminative", "Teacher"):
         return Agreement()
     share = ALLOWED.get(snapshot.pool.spec.engine.dtype, LOOSEST)
     barred: set[str] = set()

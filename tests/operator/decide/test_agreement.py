@@ -41,6 +41,7 @@ def of(*scores: float | None, listed: str = "", dtype: str = "float32", model_ty
         pytest.param(of(1.0, 1.02, dtype="float16"), "b", id="float16 is finer"),
         pytest.param(of(1.0, 1.1, dtype="auto"), "b", id="a difference that no dtype explains"),
         pytest.param(of(1.0, 2.0, model_type="Generative"), "", id="judges are not compared"),
+        pytest.param(of(-4.0, -4.1, model_type="Teacher"), "b", id="teachers are compared by the mean log-probability"),
     ],
 )
 def test_who_is_barred(snapshot: Snapshot, barred: str) -> None:

@@ -34,6 +34,9 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     argv += ["--dtype", engine.dtype, "--tp-size", str(engine.tensor_parallel_size)]
     if spec.model.type == "Discriminative":
         argv += ["--is-embedding"]
+    elif spec.model.type == "Teacher":
+        # Behind a prefix of the cache the numbers are others: in bfloat16 by up to 0.18.
+        argv += ["--disable-radix-cache"]
     argv += trust_flags(spec)
     if engine.max_model_len is not None:
         argv += ["--context-length", str(engine.max_model_len)]

@@ -27,6 +27,11 @@ SLEEP_MIDDLEWARE = "sleep_middleware.SleepMiddleware"
 WHOLE_CHECKPOINT = "whole_checkpoint.WholeCheckpoint"
 
 
+TEACHER_CHUNK = 2048
+"""Tokens of one step of a teacher. It computes the whole vocabulary for each of them, in 8 bytes a token of that (2.5
+GB where there are 152,000), which vLLM's own measure of the GPU's memory does not see."""
+
+
 def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     """Build the command line of one vLLM worker; a pure function.
 
@@ -41,6 +46,8 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     argv += ["--dtype", engine.dtype, "--tensor-parallel-size", str(engine.tensor_parallel_size)]
     if spec.model.type == "Discriminative":
         argv += ["--runner", "pooling", "--worker-extension-cls", WHOLE_CHECKPOINT]
+    elif spec.model.type == "Teacher":
+        argv += _teacher_flags(spec)
     argv += trust_flags(spec)
     if engine.max_model_len is not None:
         argv += ["--max-model-len", str(engine.max_model_len)]
@@ -58,3 +65,13 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
         # middleware lets none of them through.
         variables |= {"VLLM_SERVER_DEV_MODE": "1", names.ENV_SLEEP_MAX_ABS_DIFF: str(engine.sleep.max_abs_diff)}
     return Launch(argv=(*argv, *engine.args), env=environment(spec, target, **variables))
+
+
+def _teacher_flags(spec: RewardPoolSpec) -> list[str]:
+    """Return what log-probabilities of given tokens need, and what bounds them.
+
+    They never read the prefix cache, so none is kept. The same numbers come from steps of the same size alone.
+    """
+    flags = ["--runner", "generate", "--worker-extension-cls", WHOLE_CHECKPOINT]
+    flags += ["--max-logprobs", str(spec.model.most_top_k), "--logprobs-mode", "raw_logprobs"]
+    return [*flags, "--no-enable-prefix-caching", "--max-num-batched-tokens", str(TEACHER_CHUNK)]
