@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from rewardpool import Outcome, Scored, Unscored
 from rewardpool_api.contract import CHAT_PATH, REQUEST_ID_HEADER, SCORE_PATH, CallerError
+from rewardpool_api.teacher_wire import LOGPROBS_PATH
 
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -95,6 +96,7 @@ class FakeWorker:
         app = web.Application(client_max_size=1 << 24)
         app.router.add_post(SCORE_PATH, self._serve)
         app.router.add_post(CHAT_PATH, self._serve)
+        app.router.add_post(LOGPROBS_PATH, self._serve)
         app.router.add_get("/health", _is_healthy)  # for routers
         # TestServer cancels a handler whose caller left, as real engines do.
         self._server = TestServer(app)

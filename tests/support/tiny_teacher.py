@@ -4,10 +4,13 @@ import json
 import math
 import random
 from array import array
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
-from rewardpool_api.teacher_wire import FLOAT32, INT32, Question, Values, question, to_base64
+from aiohttp import web
+
+from rewardpool_api.teacher_wire import FLOAT32, INT32, Question, Values, parse_request, question, to_base64, to_wire
 
 VOCABULARY = 50
 
@@ -67,3 +70,19 @@ def as_sglang(request: dict[str, Any]) -> dict[str, Any]:
             *([[value, one, None] for value, one in zip(row, union, strict=True)] for row in rows),
         ]
     return json.loads(json.dumps({"text": "", "meta_info": said}))
+
+
+async def teaches(request: web.Request) -> web.Response:
+    """The answer of this teacher, for a `FakeWorker`."""
+    asked = parse_request(await request.read())
+    return web.json_response(to_wire(computed(asked), asked, model="teacher"))
+
+
+def spoilt(**fields: Any) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """An answer with other fields than this teacher's."""
+
+    async def behaviour(request: web.Request) -> web.Response:
+        asked = parse_request(await request.read())
+        return web.json_response({**to_wire(computed(asked), asked, model="teacher"), **fields})
+
+    return behaviour

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rewardpool.errors import FunctionFailedError as FunctionFailedError
     from rewardpool.errors import GroupAbortedError as GroupAbortedError
     from rewardpool.errors import InvalidSampleError as InvalidSampleError
+    from rewardpool.errors import LogprobsMissingError as LogprobsMissingError
     from rewardpool.errors import ModelChangedError as ModelChangedError
     from rewardpool.errors import OtherRankError as OtherRankError
     from rewardpool.errors import PoolAccessError as PoolAccessError
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from rewardpool.errors import UnscoredError as UnscoredError
     from rewardpool.errors import WrongModelError as WrongModelError
     from rewardpool.errors import WrongTokenizerError as WrongTokenizerError
+    from rewardpool.logprobs import Logprobs as Logprobs
     from rewardpool.reward import Reward as Reward
     from rewardpool.rewards.episode import Episode as Episode
     from rewardpool.rewards.rating import Rating as Rating
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from rewardpool.sample import Sample as Sample
     from rewardpool.sample import Scored as Scored
     from rewardpool.sample import Unscored as Unscored
+    from rewardpool.teacher import Teacher as Teacher
 
 # Imported when first used: `import rewardpool` takes hundredths of a second, and a name no more than what it needs.
 _NAMES = {
@@ -72,15 +75,17 @@ _NAMES = {
     "rewardpool.discovery.find": "discover",
     "rewardpool.errors": (
         "BrokenPoolError ConfigError DeadlineError FunctionFailedError GroupAbortedError InvalidSampleError"
-        " ModelChangedError OtherRankError PoolAccessError PoolError PoolNotFoundError PoolNotReadyError"
-        " PoolNotYetReadyError RevisionGoneError RewardPoolError RolloutError SampleError SampleTooLongError"
-        " SandboxError SandboxUnavailableError ScoreError TrainingError UnscoredError WrongModelError"
-        " WrongTokenizerError"
+        " LogprobsMissingError ModelChangedError OtherRankError PoolAccessError PoolError PoolNotFoundError"
+        " PoolNotReadyError PoolNotYetReadyError RevisionGoneError RewardPoolError RolloutError SampleError"
+        " SampleTooLongError SandboxError SandboxUnavailableError ScoreError TrainingError UnscoredError"
+        " WrongModelError WrongTokenizerError"
     ),
+    "rewardpool.logprobs": "Logprobs",
     "rewardpool.reward": "Reward",
     "rewardpool.rewards.episode": "Episode",
     "rewardpool.rewards.rating": "Rating StepReward",
     "rewardpool.sample": "FunctionSample Outcome Sample Scored Unscored",
+    "rewardpool.teacher": "Teacher",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -7,9 +7,12 @@ Every error keeps its parts in `args`, so that it survives pickling on its way t
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rewardpool_api.contract import Fault
+
+if TYPE_CHECKING:
+    from rewardpool.logprobs import Logprobs
 
 FailureKind = Literal[
     "sample_too_long",
@@ -188,6 +191,27 @@ class UnscoredError(RewardPoolError):
         return (
             f"{len(failed)} of {len(self.scores)} responses have no score: {_named(failed)}. "
             f'The first: {self.errors[failed[0]]}.{with_group} With on_failure="skip" they have None'
+        )
+
+
+class LogprobsMissingError(RewardPoolError):
+    """Some sequences of a batch have no log-probabilities.
+
+    Attributes:
+        errors: Why, by the sequence's index in the batch.
+        answers: Of the whole batch in its order; None where there is none.
+    """
+
+    def __init__(self, errors: Mapping[int, SampleError], answers: "Sequence[Logprobs | None]") -> None:
+        super().__init__(errors, answers)
+        self.errors = errors
+        self.answers = answers
+
+    def __str__(self) -> str:
+        failed = sorted(self.errors)
+        return (
+            f"{len(failed)} of {len(self.answers)} sequences have no log-probabilities: {_named(failed)}. The first: "
+            f"{self.errors[failed[0]]}"
         )
 
 

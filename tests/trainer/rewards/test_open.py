@@ -139,6 +139,14 @@ async def test_a_generative_pool_is_asked_as_a_judge() -> None:
     assert worker.requests[0]["response_format"]["type"] == "json_schema"
 
 
+async def test_a_teacher_is_no_reward(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    on_this_machine(monkeypatch, tmp_path)
+    write_local_pool(tmp_path, model_type="Teacher")
+    with pytest.raises(ConfigError, match="rl/skywork is a Teacher, which gives log-probabilities and no reward"):
+        async with open_reward("rl/skywork"):
+            pass
+
+
 async def test_parts_that_name_one_pool_share_its_connection(worker: FakeWorker) -> None:
     pool = {"url": worker.url, "type": "Function"}
     spec = {"rewards": [{**pool, "name": "one"}, {**pool, "name": "other", "weight": -1}]}

@@ -6,7 +6,9 @@ SGLang worker says that way that a sample is too long.
 
 import json
 import re
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from rewardpool.client.retry import AnotherRevisionError, Kind, RetryableError, kind_of_status
 from rewardpool.errors import (
@@ -17,6 +19,7 @@ from rewardpool.errors import (
     ScoreError,
     WrongTokenizerError,
 )
+from rewardpool.logprobs import Logprobs
 from rewardpool_api.contract import (
     NO_WORKER_CODES,
     CallerError,
@@ -27,9 +30,13 @@ from rewardpool_api.contract import (
     Signature,
     parse_answer,
     parse_object,
+    refusal_in,
     scores_in,
     signature_in,
 )
+from rewardpool_api.teacher_wire import BadAnswerError, Question, parse_values
+
+T = TypeVar("T")
 
 EXCERPT = 300
 """Characters of a server's answer that a message quotes."""
@@ -67,12 +74,29 @@ def read_scores(
     status: int, body: bytes, samples: str, *, count: int, echo: Echo, adapter: str | None = None
 ) -> list[Score]:
     """The scores in an answer to so many samples, in their order; raises what `read_score` does."""
+    read = partial(scores_in, count=count, adapter=adapter)
+    found, by = _read(status, body, samples, echo=echo, read=read)
+    return [Score(value, by) for value in found]
+
+
+def read_logprobs(status: int, body: bytes, sample: str, *, echo: Echo, asked: Question) -> Logprobs:
+    """The log-probabilities in an answer to a question; raises what `read_score` does."""
+    values, by = _read(
+        status, body, sample, echo=echo, read=lambda answer: refusal_in(answer) or parse_values(answer, asked)
+    )
+    return Logprobs(asked.start, by.revision, asked, values)
+
+
+def _read(
+    status: int, body: bytes, samples: str, *, echo: Echo, read: Callable[[dict[str, Any]], T | CallerError]
+) -> tuple[T, Signature]:
+    """Return what an answer says, and whose it is."""
     _check_status(status, body, samples)
     try:
         answer = parse_object(body)
         by = signature_in(answer, echo)
-        found = scores_in(answer, count=count, adapter=adapter)
-    except InvalidResponseError as error:
+        found = read(answer)
+    except (InvalidResponseError, BadAnswerError) as error:
         raise RetryableError("invalid_response", str(error)) from error
     except OtherRevisionError as error:
         raise AnotherRevisionError(error) from None
@@ -80,7 +104,7 @@ def read_scores(
         raise WrongTokenizerError(samples, *error.signature) from error
     if isinstance(found, CallerError):
         raise _sample_error(found, samples)
-    return [Score(value, by) for value in found]
+    return found, by
 
 
 def check_echo(status: int, body: bytes, echo: Echo) -> str | None:

@@ -36,6 +36,11 @@ class Attempt(Exchange):
         self.waited = 0.0
         """Seconds for a place at a worker, as far as that is known."""
 
+    @property
+    def most_bytes(self) -> int:
+        """See `Exchange`."""
+        return self.request.most_answer_bytes
+
     def answered(self, answer: Answer) -> None:
         """See `Exchange`."""
         request = self.request

@@ -19,6 +19,7 @@ from rewardpool.client.wake_lock import WITHIN_SECONDS
 from rewardpool.config import RewardConfig
 from rewardpool.demand.handle import JobDemand
 from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.logprobs import Logprobs
 from rewardpool.sample import Outcome, Sample
 
 
@@ -53,6 +54,10 @@ class BlockingPool(LoopThread[Pool]):
     def judge(self, messages: list[dict[str, Any]], **sampling: Any) -> str:
         """Return what a Generative pool writes about a conversation, see `Pool.judge`."""
         return self.run(self.opened.judge(messages, **sampling))
+
+    def logprobs(self, token_ids: Any, *, start: int = 1, top_k: int = 0, ids: Any = None) -> Logprobs:
+        """Return the log-probabilities that a Teacher gives to a sequence's tokens, see `Pool.logprobs`."""
+        return self.run(self.opened.logprobs(token_ids, start=start, top_k=top_k, ids=ids))
 
     def stream(self, samples: Iterable[Sample], *, progress: bool = False) -> Iterator[tuple[int, Outcome]]:
         """Score samples and yield `(index, outcome)` as they complete; the input is read in this thread.

@@ -5,6 +5,9 @@ from typing import NamedTuple, Protocol
 
 from rewardpool.client.target import Target
 
+MAX_ANSWER_BYTES = 4 << 20
+"""Maximum size of an answer with its headers. A score has a hundred bytes, and a judgement some kilobytes."""
+
 
 class BrokenError(Exception):
     """The connection broke before the answer was whole."""
@@ -46,6 +49,11 @@ class Exchange:
         self.raw = b""
         self.to: Target
         """Where it goes."""
+
+    @property
+    def most_bytes(self) -> int:
+        """Maximum size of its answer."""
+        return MAX_ANSWER_BYTES
 
     def answered(self, answer: Answer) -> None:
         """Somebody answered. It must not raise."""

@@ -35,8 +35,6 @@ KEEP_SECONDS = 15.0
 """That a connection is kept without a request. Servers and what lies between them close those that are idle longer."""
 LIFE_SECONDS = (30.0, 90.0)
 """Shortest and longest time for which a connection is used; by chance, so that not all are opened anew at once."""
-MAX_ANSWER_BYTES = 4 << 20
-"""Maximum size of an answer with its headers. A score has a hundred bytes, and a judgement some kilobytes."""
 
 
 class HttpClient:
@@ -226,8 +224,8 @@ class _Connection(asyncio.Protocol):
                 return
         if answer.is_whole:
             self._succeed()
-        elif answer.size > MAX_ANSWER_BYTES:
-            self._fail(InvalidResponseError(f"the answer is larger than {MAX_ANSWER_BYTES} bytes"))
+        elif answer.size > (most := self._exchange.most_bytes):
+            self._fail(InvalidResponseError(f"the answer is larger than {most} bytes"))
 
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.Protocol`."""

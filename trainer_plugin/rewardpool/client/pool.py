@@ -17,6 +17,7 @@ from rewardpool.client.answer import Judgement, check_echo, read_first_token, re
 from rewardpool.client.answering import Answering, current
 from rewardpool.client.batching import Batcher
 from rewardpool.client.breaker import NOTHING_PROVEN, Settled
+from rewardpool.client.logprobs_request import LogprobsRequest
 from rewardpool.client.loop_thread import Work
 from rewardpool.client.report import Counters, Report
 from rewardpool.client.request import ScoreRequest
@@ -30,8 +31,10 @@ from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import InvalidSampleError, PoolError, SampleError, WrongTokenizerError
+from rewardpool.logprobs import Logprobs
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
+from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadRequestError, check_question, question
 
 log = logging.getLogger(__name__)
 
@@ -338,7 +341,37 @@ class Pool:
             answer=answer,
         )
 
-    async def _result(self, request: "_Call[T]") -> T:
+    async def logprobs(
+        self, token_ids: Any, *, start: int = 1, top_k: int = 0, ids: Any = None, label: str | None = None
+    ) -> Logprobs:
+        """Return the log-probabilities that a Teacher gives to the tokens of a sequence.
+
+        Args:
+            token_ids: Of the whole sequence, prompt and response together; whole numbers, shape (n,).
+            start: Position of the first token of interest, 1 to n - 1; such as the prompt's length.
+            top_k: Most likely tokens at each position.
+            ids: Further tokens at each position, which not every engine has; shape (n - start, m).
+            label: Names the request in messages.
+
+        Returns:
+            A row for each position from `start` to n - 1, whole, or an error.
+
+        Raises:
+            SampleError: There is no answer, or the question is malformed.
+            PoolError: The pool cannot be used.
+        """
+        label = label or f"#{next(self._unnamed)}"
+        try:
+            asked = question(token_ids, start=start, top_k=top_k, ids=ids)
+            check_question(asked)
+        except BadRequestError as error:
+            raise InvalidSampleError(label, str(error)) from None
+        self._demand.sample_comes()
+        return await self._result(
+            LogprobsRequest(self._entered, self._counters, label=label, path=LOGPROBS_PATH, asked=asked)
+        )
+
+    async def _result(self, request: ScoreRequest[T]) -> T:
         request.send()
         await request.wait()
         try:

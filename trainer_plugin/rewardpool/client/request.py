@@ -23,6 +23,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from rewardpool.client.attempt import Attempt, loop_time
+from rewardpool.client.exchange import MAX_ANSWER_BYTES
 from rewardpool.client.hedging import MOST_HEDGES, Hedging, Race
 from rewardpool.client.report import Counters
 from rewardpool.client.retry import Kind, Refusals, Retry, RetryableError, cause, deadline_error, final_error
@@ -175,6 +176,11 @@ class ScoreRequest(Generic[T]):
     def tokenizer(self) -> str | None:
         """Digest of the tokenizer that wrote what is asked; None where any model may answer."""
         return None
+
+    @property
+    def most_answer_bytes(self) -> int:
+        """Maximum size of an answer with its headers."""
+        return MAX_ANSWER_BYTES
 
     def result(self) -> T:
         """The answer of a request that has ended.

@@ -33,6 +33,10 @@ class SampleRequest(ScoreRequest[Score]):
             raise InvalidSampleError(
                 label, f"{endpoint.pool} is Generative, which writes instead of scoring; use judge"
             )
+        if endpoint.model_type == "Teacher":
+            raise InvalidSampleError(
+                label, f"{endpoint.pool} is a Teacher, which gives log-probabilities instead of scores; use logprobs"
+            )
         if endpoint.model_type is not None and (endpoint.model_type == "Function") != (sample.function is not None):
             wanted = "function" if endpoint.model_type == "Function" else "text or token_ids"
             raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type} and takes {wanted}")

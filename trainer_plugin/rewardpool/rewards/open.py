@@ -171,6 +171,12 @@ class _Opening:
                 return PoolFunctionScorer(pool)
             case "Generative":
                 return _judge(part.judge, pool, meta=await self._meta(part.judge, path=f"{path}.judge.meta"))
+            case "Teacher":
+                raise ConfigError(
+                    f"{path}.pool",
+                    f"{pool.endpoint.pool} is a Teacher, which gives log-probabilities and no reward: ask it by"
+                    " rewardpool.Teacher (docs/teachers.md)",
+                )
             case _:
                 raise ConfigError(
                     f"{path}.type",

@@ -13,7 +13,6 @@ from rewardpool.rewards.reasoning import Reasoning, Tags
 from rewardpool.rewards.scale import Labels, Range, Rubric, Scale, Several
 from rewardpool.rewards.steps import SEPARATOR
 from rewardpool.rewards.template import Template
-from rewardpool_api.model import ModelType
 
 T = TypeVar("T")
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -324,7 +323,7 @@ class PoolPart(Part):
 
     client: RewardConfig
     """How the pool is found and asked: in a config, its fields stand beside those of the part."""
-    type: ModelType | None = None
+    type: Literal["Discriminative", "Generative", "Function"] | None = None
     """What the pool serves. Needed with a bare `url` only, because discovery knows it."""
     tokenizer: str | None = None
     """For Discriminative: folder or hub name of the reward model's tokenizer. Default: that of the pool's model."""

@@ -1,0 +1,40 @@
+"""What is asked of a teacher for one sequence."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rewardpool.client.answer import read_logprobs
+from rewardpool.client.exchange import MAX_ANSWER_BYTES
+from rewardpool.client.request import ScoreRequest
+from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.errors import InvalidSampleError, SampleTooLongError
+from rewardpool.logprobs import Logprobs
+from rewardpool_api.teacher_wire import Question
+
+
+@dataclass(slots=True, eq=False, repr=False, kw_only=True)
+class LogprobsRequest(ScoreRequest[Logprobs]):
+    """For the log-probabilities of one sequence."""
+
+    asked: Question
+    """Without the model's name, which the endpoint has."""
+
+    def content(self, endpoint: Endpoint) -> dict[str, Any]:
+        """See `ScoreRequest`. Raises SampleError where the pool's model gives no log-probabilities of it."""
+        if endpoint.model_type not in (None, "Teacher"):
+            raise InvalidSampleError(
+                self.label, f"{endpoint.pool} is {endpoint.model_type}, and a Teacher gives log-probabilities"
+            )
+        length, limit = len(self.asked.token_ids), endpoint.max_model_len
+        if limit is not None and length > limit:
+            raise SampleTooLongError(self.label, length, limit)
+        return replace(self.asked, model=endpoint.served_name).to_wire()
+
+    @property
+    def most_answer_bytes(self) -> int:
+        """See `ScoreRequest`."""
+        return max(MAX_ANSWER_BYTES, self.asked.most_answer_bytes)
+
+    def read(self, status: int, body: bytes) -> Logprobs:
+        """See `ScoreRequest`."""
+        return read_logprobs(status, body, self.label, echo=self.echo, asked=self.asked)

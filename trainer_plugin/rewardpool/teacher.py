@@ -1,0 +1,177 @@
+"""The front door of teachers: log-probabilities of given tokens by a pool of type Teacher.
+
+import rewardpool
+
+teacher = rewardpool.Teacher("rl/teacher")
+logprobs = teacher([[9, 4, 7], [9, 4]], top_k=8)
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rewardpool.client.blocking import BlockingPool
+from rewardpool.client.pool import Pool
+from rewardpool.config import RewardConfig
+from rewardpool.errors import LogprobsMissingError, SampleError
+from rewardpool.logprobs import Logprobs
+
+
+class Teacher:
+    """Gives log-probabilities of token ids; any thread and any event loop may use it.
+
+    It is opened when it is first used, or by `with`, and closed for good by `close` or the end of `with`; copies in
+    other processes (pickled, forked) open their own.
+
+    Args:
+        teacher: `namespace/name` of a pool of type Teacher; the URL of its router; or the fields of a `RewardConfig`.
+        settings: Fields that win over those, such as `timeout` (seconds for one sequence).
+
+    Raises:
+        ConfigError: Fields are wrong; it names them all.
+    """
+
+    def __init__(self, teacher: str | Mapping[str, Any] | RewardConfig, **settings: Any) -> None:
+        config = RewardConfig.of(teacher)
+        if settings:
+            config = RewardConfig.parse({**config.model_dump(exclude_unset=True), **settings}, path="")
+        self._config = config
+        self._is_closed = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: BlockingPool | None = None
+        self._process = os.getpid()
+
+    def __repr__(self) -> str:
+        return f"<Teacher {self._config.pool or self._config.url}>"
+
+    def __del__(self) -> None:
+        opened = getattr(self, "_opened", None)  # one whose configuration was wrong has none
+        if opened is not None and not self._is_closed and self._process == os.getpid():
+            said = f"{self!r} was not closed; use `with`, or call close()"
+            opened.stop()  # first: the warning may be raised
+            warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_config": self._config, "_is_closed": self._is_closed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def __call__(
+        self,
+        sequences: Iterable[Any],
+        *,
+        start: int | Sequence[int] = 1,
+        top_k: int = 0,
+        ids: Iterable[Any] | None = None,
+    ) -> list[Logprobs]:
+        """Ask about a batch, and wait for all of it.
+
+        Args:
+            sequences: Token ids of each sequence, prompt and response together; shape (sequences, n) of any n.
+            start: Position of the first token of interest, of all of them or of each; such as the prompt's length.
+            top_k: Most likely tokens at each position.
+            ids: Of each sequence, further tokens at each position; shape (sequences, n - start, m).
+
+        Returns:
+            An answer for each sequence, in their order.
+
+        Raises:
+            LogprobsMissingError: Sequences have no answer; it has their indices, and the answers of the others.
+            PoolError: The pool cannot be used.
+            ValueError: There are not as many of one as of the others.
+            RuntimeError: It is closed.
+        """
+        given = list(sequences)
+        starts = [start] * len(given) if isinstance(start, int) else list(start)
+        further = [None] * len(given) if ids is None else list(ids)
+        if not len(starts) == len(further) == len(given):
+            raise ValueError(
+                f"there are {len(given)} sequences, {len(starts)} of start and {len(further)} of ids: give as many of"
+                " each"
+            )
+        pool = self._pool()
+        futures = [
+            pool.start(pool.opened.logprobs(tokens, start=first, top_k=top_k, ids=more, label=f"#{index}"))
+            for index, (tokens, first, more) in enumerate(zip(given, starts, further, strict=True))
+        ]
+        return _results(futures)
+
+    async def logprobs(self, token_ids: Any, *, start: int = 1, top_k: int = 0, ids: Any = None) -> Logprobs:
+        """Ask about one sequence, see `Pool.logprobs`.
+
+        Raises:
+            SampleError: The sequence has no answer.
+            PoolError: The pool cannot be used.
+            RuntimeError: It is closed.
+        """
+        pool = await asyncio.to_thread(self._pool)
+        asking = pool.opened.logprobs(token_ids, start=start, top_k=top_k, ids=ids)
+        return await asyncio.wrap_future(pool.start(asking))
+
+    @property
+    def pool(self) -> Pool:
+        """The open pool; its `report`, `demand` and `endpoint` may be used from any thread."""
+        return self._pool().opened
+
+    def _pool(self) -> BlockingPool:
+        if self._process != os.getpid():  # a fork: its threads and connections are the parent's
+            self._forget()
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError(f"{self!r} is closed; make another one")
+            if self._opened is None:
+                self._opened = BlockingPool(self._config)
+            return self._opened
+
+    def close(self) -> None:
+        """Give up what is in flight and close the connections, for good. May be called again."""
+        self._is_closed = True
+        if self._process == os.getpid() and self._opened is not None:
+            self._opened.close()
+
+    def __enter__(self) -> Self:
+        self._pool()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def _results(futures: Sequence["concurrent.futures.Future[Logprobs]"]) -> list[Logprobs]:
+    """What they all come to; when one fails by the pool's fault or this thread is interrupted, they are given up."""
+    answers: list[Logprobs | None] = []
+    errors: dict[int, SampleError] = {}
+    try:
+        for index, future in enumerate(futures):
+            try:
+                answers.append(future.result())
+            except SampleError as error:
+                answers.append(None)
+                errors[index] = error
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    if errors:
+        raise LogprobsMissingError(errors, answers)
+    return [one for one in answers if one is not None]
