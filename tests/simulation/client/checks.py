@@ -173,7 +173,8 @@ def of_attempts(traffic: Traffic, ledger: Ledger, network: Network) -> Iterator[
     """Attempts are bounded: by number at workers, by what is in flight, and by the budget of hedges."""
     plan = traffic.plan
     most = plan.config["max_attempts"]
-    bound = (2 * most + MOST_HEDGES + 1) * max(1, len(traffic.pools))
+    # Of one that a single revision may score, all that were sent side by side count once.
+    bound = max(2 * most + MOST_HEDGES + 1, (MOST_HEDGES + 1) * most if plan.pinned else 0) * max(1, len(traffic.pools))
     for text, seen in ledger.failures.items():
         if (weight := seen["worker"] + seen["invalid_response"] / 2) > bound:
             yield f"{text[:60]!r} failed {weight:g} times at workers, of at most {most}"
@@ -211,12 +212,16 @@ def of_reports(traffic: Traffic) -> Iterator[str]:
 
 
 def of_hedges(traffic: Traffic, seconds: float) -> Iterator[str]:
-    """Hedges keep to their budget: a share of the requests, those that won, canaries, and pairs after nonsense."""
+    """Hedges keep to their budget: a share of the requests, those that won, canaries, and those outside of it.
+
+    The latter go beside a request from the start, after nonsense and after a refusal by another revision.
+    """
     reports = [pool.report() for pool in traffic.pools]
     limit = max(MIN_BURST, traffic.plan.config["concurrency"] / 2)
     spent = sum(report.hedges for report in reports)
     attempts = sum(report.attempts for report in reports)
     doubled = sum(report.retries.get("invalid_response", 0) for report in reports)
+    doubled += sum(report.retries.get("other_revision", 0) for report in reports) * MOST_HEDGES
     won = sum(report.hedges_won for report in reports) * MOST_HEDGES
     outages = seconds / 1.0 * traffic.plan.config["concurrency"]
     if spent > limit * len(reports) * 2 + SHARE * attempts + doubled + won + seconds / 0.3 + outages:

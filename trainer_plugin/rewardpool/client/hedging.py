@@ -119,7 +119,7 @@ class Hedging:
 class Race(Generic[T]):
     """The hedges beside one request, of which whatever is answered first counts; made when it is first looked at."""
 
-    __slots__ = ("_budgeted", "_hedging", "_request", "_sent", "hedges")
+    __slots__ = ("_budgeted", "_hedging", "_request", "_sent", "failed_at_worker", "hedges")
 
     def __init__(self, request: "ScoreRequest[T]", hedging: Hedging) -> None:
         """`hedging` is that of the request's path."""
@@ -131,10 +131,13 @@ class Race(Generic[T]):
         """Beside the attempt of now."""
         self._budgeted = 0
         """Those of them that the budget paid."""
+        self.failed_at_worker: RetryableError | None = None
+        """Of a hedge, since the attempt of now was sent."""
 
     def next_attempt(self) -> None:
         """The request is sent again, beside those that are in flight still."""
         self._sent = len(self.hedges)
+        self.failed_at_worker = None
         if not self.hedges:
             self._budgeted = 0
 
@@ -207,6 +210,8 @@ class Race(Generic[T]):
         if isinstance(error, RetryableError) and not error.may_have_cost:
             self._request.generations -= 1
         if isinstance(error, RetryableError | CancelledError):
+            if isinstance(error, RetryableError) and error.kind == "worker":
+                self.failed_at_worker = error
             self._request.hedge_failed()  # the others have their chance still
             return
         self._request.counters.hedges_won += 1

@@ -352,6 +352,11 @@ class ScoreRequest(Generic[T]):
         self._given_up = error
         self.hedge_failed()
 
+    @property
+    def failed_beside(self) -> RetryableError | None:
+        """Failure at a worker of a hedge beside the attempt that ended last."""
+        return None if self._race is None else self._race.failed_at_worker
+
     def hedge_failed(self) -> None:
         """A hedge came to nothing: if it was the last hope, so did the request."""
         if self._given_up is not None and not (self._race is not None and self._race.hedges):

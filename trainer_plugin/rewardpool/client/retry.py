@@ -242,15 +242,19 @@ class Retry:
         request, error = self.request, self.error
         request.retries += 1
         request.kind, request.problem, request.fault = error.kind, error.problem, error.fault
-        request.failures += FAILURES.get(error.kind, 0.0)
+        failed = error
+        if error.kind == "other_revision" and request.failed_beside is not None:
+            # Of those sent beside it, which may be several at a time, all together count once.
+            failed = request.failed_beside
+        request.failures += FAILURES.get(failed.kind, 0.0)
         if not error.may_have_cost:
             request.generations -= 1
         if isinstance(error, AnotherRevisionError) and self._is_gone(error):
             request.give_up(RevisionGoneError(request.label, self.used.pool, error.wanted, error.found))
             return
-        if error.may_have_cost and request.has_failed_for_good:
-            problem = f"no usable answer in {request.attempts} attempts; last: {error.problem}"
-            request.give_up(ScoreError(request.label, problem, fault=error.fault, kind=error.kind))
+        if failed.may_have_cost and request.has_failed_for_good:
+            problem = f"no usable answer in {request.attempts} attempts; last: {failed.problem}"
+            request.give_up(ScoreError(request.label, problem, fault=failed.fault, kind=failed.kind))
         elif (since := self._looked_up_since()) is None:
             self._pause()
         else:
