@@ -187,7 +187,7 @@ def test_arrays_and_tensors_are_token_ids_too() -> None:
     ("asked", "said"),
     [
         (question([]), "input_ids has 0 tokens"),
-        (question([7]), "input_ids has 1 tokens: the first one has not a log-probability"),
+        (question([7]), "input_ids has 1 tokens: the first one has no log-probability"),
         (question([1, 2, 3], start=0), "start is 0, and must be 1 to 2"),
         (question([1, 2, 3], start=3), "start is 3, and must be 1 to 2"),
         (question([1, 2, 3], start=-2), "start is -2, and must be 1 to 2"),
