@@ -174,7 +174,8 @@ def of_attempts(traffic: Traffic, ledger: Ledger, network: Network) -> Iterator[
     plan = traffic.plan
     most = plan.config["max_attempts"]
     # Of one that a single revision may score, all that were sent side by side count once.
-    bound = max(2 * most + MOST_HEDGES + 1, (MOST_HEDGES + 1) * most if plan.pinned else 0) * max(1, len(traffic.pools))
+    bound = 2 * most * (MOST_HEDGES + 1 if plan.pinned else 1) + MOST_HEDGES + 1
+    bound *= max(1, len(traffic.pools))
     for text, seen in ledger.failures.items():
         if (weight := seen["worker"] + seen["invalid_response"] / 2) > bound:
             yield f"{text[:60]!r} failed {weight:g} times at workers, of at most {most}"

@@ -45,9 +45,6 @@ FOUND: Final = {
     "a client that was cancelled while it closed left its connections open": plan_of(31099, samples=SAMPLES),
     "a judge's generation was not counted when its kept connection broke": plan_of(31178, samples=SAMPLES),
     "a sample that waited for the first score, cancelled, kept its place in the queue": plan_of(185),
-    "what was sent beside an attempt that another revision refused failed and was not counted": (
-        plan_of(640001, samples=361)
-    ),
     "a sample whose request with others had used up its time was sent once more": plan_of(31492),
 }
 """What was wrong, and the run that found it."""

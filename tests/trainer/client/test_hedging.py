@@ -14,7 +14,7 @@ from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.client import request_timer
 from rewardpool.client.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
 from rewardpool.client.pool import injected_pool
-from rewardpool.errors import DeadlineError, InvalidSampleError, SampleError
+from rewardpool.errors import DeadlineError, InvalidSampleError, SampleError, ScoreError
 from rewardpool_api.contract import CallerError
 
 
@@ -284,6 +284,24 @@ async def test_after_an_invalid_response_two_requests_are_sent_at_a_time() -> No
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
     assert (report.attempts, report.hedges, report.retries) == (3, 1, {"invalid_response": 1})
+
+
+async def test_a_failure_beside_an_attempt_that_another_revision_refused_counts() -> None:
+    failed = asyncio.Event()
+
+    async def fails(request: Any) -> Any:
+        failed.set()
+        return await says("", status=500)(request)
+
+    async def refuses_after_that(request: Any) -> Any:
+        await failed.wait()
+        await asyncio.sleep(0.05)
+        return await right(request)
+
+    script = (right, fails, refuses_after_that)
+    async with FakeWorker(*script, revision="r2") as worker, pool_on(worker, hedges=1, max_attempts=1) as pool:
+        with pytest.raises(ScoreError, match="no usable answer in 3 attempts"):
+            await pool.score(Sample(text="four", revision="r1"))
 
 
 async def test_hedging_can_be_switched_off() -> None:
