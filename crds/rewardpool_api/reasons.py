@@ -154,6 +154,10 @@ class ConditionReason(_Reason):
     DOWNLOAD_THROTTLED = "DownloadThrottled", "The hub or store wants fewer requests; it is tried again later."
     DOWNLOAD_STALLED = "DownloadStalled", "Nothing of a download moved for ten minutes; it was ended and begun anew."
     CHECKSUM_MISMATCH = "ChecksumMismatch", "A file is not what the server says it is, also at the second attempt."
+    CACHE_CHANGED = (
+        "CacheChanged",
+        "Files in the model's cache are not those that were downloaded; the message names them, and no engine starts.",
+    )
     DISK_FULL = "DiskFull", "The model does not fit into its cache."
     CACHE_UNUSABLE = "CacheUnusable", "The model's cache cannot be read or written; the message has the system's words."
     DOWNLOADER_MISSING = "DownloaderMissing", "The image has no client for the source, such as boto3 for s3://."
@@ -321,6 +325,7 @@ DOWNLOAD_REASONS: Final = frozenset(
         ConditionReason.DOWNLOAD_THROTTLED,
         ConditionReason.DOWNLOAD_STALLED,
         ConditionReason.CHECKSUM_MISMATCH,
+        ConditionReason.CACHE_CHANGED,
         ConditionReason.DISK_FULL,
         ConditionReason.CACHE_UNUSABLE,
         ConditionReason.DOWNLOADER_MISSING,

@@ -120,7 +120,7 @@ class Fleet:
             pool,
             created=created,
             run=self._run,
-            command=lambda: self._launcher.command(pool, gpus=self._gpus.variables(name)),
+            command=lambda: self._launcher.command(pool, name=name, gpus=self._gpus.variables(name)),
             take_gpus=lambda: self._gpus.take(name, pool.spec),
             session=self._session,
             key=self._key,

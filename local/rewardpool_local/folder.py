@@ -7,6 +7,7 @@
     key, admin-key   mode 0600
     metrics-url      where the router's metrics are
     files/, logs/    what engines mount, what processes print
+    models/          links to downloaded files, by worker
     code/            copies of its function's code, by revision, see code_copies.py
     demands/         what training jobs announce; written by them, see demand_files.py
     awake/           who holds the pool awake; files locked by trainers, see holders.py
@@ -80,6 +81,7 @@ class PoolFolder:
         self.logs = path / "logs"
         self.files = path / "files"
         self.temporary = path / "tmp"
+        self.models = path / "models"
         self.demands = path / DEMANDS_DIR
         self.awake = path / AWAKE_DIR
         self.gpu = path / GPU_FILE
@@ -90,6 +92,11 @@ class PoolFolder:
         self._wanted = path / "wanted.json"
         self._supervisor = path / "supervisor.json"
         self._metrics_url = path / "metrics-url"
+
+    @property
+    def records(self) -> Path:
+        """What was downloaded to this machine, with its digests; of all of the user's pools. No namespace's name."""
+        return self.path.parents[1] / ".downloads"
 
     @property
     def pool_key(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rewardpool_api import RewardPool, names
+from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.worker import WorkerSpec
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.gpus import counted
@@ -18,6 +18,8 @@ from rewardpool_local.machine import folders_of
 from rewardpool_local.supervised_process import Command
 from rewardpool_runtime.listeners import HOST, HeldPort
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
+from rewardpool_worker.engines.launch import LINK, adapter_path
+from rewardpool_worker.mounted import DOWNLOAD_PACKAGE
 
 _SOCKETS_IN: Final = {"vllm": "VLLM_RPC_BASE_PATH", "sglang": "TMPDIR"}
 """Engine -> variable that names the folder of the sockets by which its processes speak to each other."""
@@ -51,11 +53,12 @@ class Launcher:
     folder: PoolFolder
     """Has the mounted files, the key, and copies of the function's code."""
 
-    def command(self, pool: RewardPool, *, gpus: Mapping[str, str]) -> Command:
+    def command(self, pool: RewardPool, *, name: str, gpus: Mapping[str, str]) -> Command:
         """Starts a worker of this pool on a port that is free now.
 
         Args:
             pool: What it is a worker of.
+            name: Its name, by which it finds what was downloaded for it.
             gpus: Variables that name its GPUs; they win over those of `spec.engine.env`.
 
         Raises:
@@ -64,7 +67,7 @@ class Launcher:
         code = pool.metadata.annotations.get(names.ANNOTATION_CODE)
         originals = self.folder.code.originals(code) if code is not None else {}
         port = HeldPort()
-        launch = self._launch(pool, port.number, copies=tuple(originals))
+        launch = self._launch(pool, port.number, name=name, copies=tuple(originals))
         if pool.spec.engine.name != "python":
             port.lend()
         # A revision is the hash of how a worker is started, so it cannot be part of that.
@@ -73,8 +76,9 @@ class Launcher:
             argv=launch.argv, env=env, url=f"http://{HOST}:{port.number}", ports=(port,), originals=originals
         )
 
-    def _launch(self, pool: RewardPool, port: int, *, copies: Sequence[str]) -> Launch:
+    def _launch(self, pool: RewardPool, port: int, *, name: str, copies: Sequence[str]) -> Launch:
         is_function = pool.spec.engine.name == "python"
+        place = self.folder.models / name
         target = LaunchTarget(
             # -P: else the folder that the command was run in would be before all others.
             python=(sys.executable, "-P") if is_function else (self.python,),
@@ -86,9 +90,12 @@ class Launcher:
             is_pod=False,
             sleeps=True,
             modules_dir=None,
+            download_dir=f"{place}/{LINK}" if parse_source(pool.spec.model.source).is_downloaded else None,
+            adapters_dir=f"{place}/adapters",
         )
         launch = engine_for(pool.spec.engine.name).launch(pool.spec, target)
         if not is_function:
+            launch = self._with_downloads(launch, pool, target)
             launch = replace(launch, env={**_sockets(pool, self.folder), **launch.env})
             # An engine is three processes that import the same 4,000 modules: 8 s of a CPU each with byte code, 16 s
             # without. So it may keep byte code in its own installation where the user has switched that off.
@@ -97,6 +104,22 @@ class Launcher:
         modules = os.pathsep.join([*copies, *map(str, folders_of(pool))])
         env = {name: value for name, value in {**_temporary(self.folder), **launch.env}.items() if name != "PYTHONPATH"}
         return replace(launch, argv=(*launch.argv, "--shared-port", "--modules", modules), env=env)
+
+    def _with_downloads(self, launch: Launch, pool: RewardPool, target: LaunchTarget) -> Launch:
+        """The engine's start with the downloads of model and adapters before it, each of which becomes the next."""
+        spec = pool.spec
+        wanted = [(spec.model.source, spec.model.revision, target.download_dir)]
+        wanted += [(one.source, one.revision or "", adapter_path(one, target)) for one in spec.model.adapters]
+        for source, revision, link in reversed(wanted):
+            if link is None or not parse_source(source).is_downloaded:
+                continue
+            download = (self.python, "-m", DOWNLOAD_PACKAGE, "--source", source, "--revision", revision)
+            kept = ("--link", link, "--records", str(self.folder.records))
+            launch = replace(launch, argv=(*download, *kept, "--then", *launch.argv))
+        if launch.argv[1:3] != ("-m", DOWNLOAD_PACKAGE) or "HF_HUB_OFFLINE" in spec.engine.variables:
+            return launch
+        # It is the download that sets it for what it becomes.
+        return replace(launch, env={key: value for key, value in launch.env.items() if key != "HF_HUB_OFFLINE"})
 
 
 def _sockets(pool: RewardPool, folder: PoolFolder) -> Mapping[str, str]:

@@ -8,7 +8,9 @@ really print.
 import re
 import signal
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
+
+from rewardpool_api.reasons import DOWNLOAD_REASONS
 
 Reason = Literal[
     "PortInUse",
@@ -23,6 +25,15 @@ Reason = Literal[
     "BadArguments",
     "TlsUnusable",
     "EngineExited",
+    "ModelUnauthorized",
+    "SourceUnreachable",
+    "DownloadThrottled",
+    "DownloadStalled",
+    "ChecksumMismatch",
+    "CacheChanged",
+    "DiskFull",
+    "CacheUnusable",
+    "DownloaderMissing",
 ]
 
 LOG_TAIL_BYTES = 64 * 1024
@@ -196,6 +207,9 @@ def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Di
     elif by_hand:
         # What it printed while it was alive is not what ended it.
         return Diagnosis("EngineExited", ended, kept)
+    download = _DOWNLOAD.fullmatch(lines[-1]) if lines else None
+    if download is not None:
+        return Diagnosis(cast(Reason, download["reason"]), download["message"], kept)
     for symptom in _SYMPTOMS:
         # The last line that matches is the outermost error, with the least of the engine's inside around it.
         telling = next((line for line in reversed(lines) if symptom.words.search(line)), None)
@@ -204,6 +218,8 @@ def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Di
     return Diagnosis("EngineExited", ended if not kept else f"{ended}: {_last_error(lines)}", kept)
 
 
+_DOWNLOAD = re.compile(rf"(?P<reason>{'|'.join(sorted(DOWNLOAD_REASONS))}): (?P<message>.+)")
+"""The last line of a download that failed, in front of an engine of one machine."""
 _KILLS_ITSELF = re.compile(r"It usually means (the|one) child failed")
 """What SGLang prints before it kills all of its processes, itself among them, because one of them failed."""
 

@@ -9,7 +9,7 @@ from support.kube_builders import FUNCTION, a_pool
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.render.download import HUB_DIR, with_resources
+from rewardpool_operator.kubernetes.render.download import ADAPTERS_DIR, HUB_DIR, LINK_DIR, with_resources
 from rewardpool_worker.download import progress
 from rewardpool_worker.download.__main__ import ENV_REVISION
 from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, mounted_files
@@ -59,6 +59,28 @@ def test_both_see_the_same_cache_and_the_same_link() -> None:
     places = {mount["name"]: mount["mountPath"] for mount in worker["volumeMounts"]}
     also = {mount["name"]: mount["mountPath"] for mount in download(**HUB)["volumeMounts"]}
     assert {name: places[name] for name in ("hub-cache", "model", "files")}.items() <= also.items()
+
+
+def read_only(container: dict[str, Any]) -> dict[str, bool]:
+    return {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+
+
+@pytest.mark.parametrize("cache", [{}, {"cache": {"claimName": "shared"}}], ids=["of the pod", "shared"])
+@pytest.mark.parametrize("model", [HUB["model"], S3["model"]], ids=["hub", "s3"])
+def test_the_download_alone_may_write_what_the_engine_reads(model: dict[str, Any], cache: dict[str, Any]) -> None:
+    adapter = {"name": "safe", "source": "hf://org/safe", "revision": "a" * 40}
+    spec = pod(model={**model, **cache, "adapters": [adapter]})
+    (worker,) = spec["containers"]
+    places = {HUB_DIR, LINK_DIR, f"{ADAPTERS_DIR}/safe"}
+    assert {place: read_only(worker)[place] for place in places} == dict.fromkeys(places, True)
+    for load in spec["initContainers"]:
+        assert {place: read_only(load)[place] for place in places} == dict.fromkeys(places, False)
+
+
+def test_what_libraries_of_the_engine_write_of_their_own_does_not_go_to_the_cache() -> None:
+    (worker,) = pod(**HUB)["containers"]
+    assert "HF_HOME" not in env(worker)
+    assert env(worker)["HF_HUB_CACHE"] == flag(download(**HUB), "--cache")
 
 
 def test_the_claim_of_a_cache_takes_the_downloads() -> None:
@@ -259,6 +281,14 @@ def test_a_hub_folder_on_a_claim_of_the_users_takes_the_download(variable: str, 
     assert flag(load, "--cache") == cache
     assert mounted(load)["/mnt/models"] == mounted(worker)["/mnt/models"] == "disk"
     assert "hub-cache" not in {*mounted(load).values(), *mounted(worker).values()}
+
+
+def test_a_claim_of_the_users_that_the_engine_may_only_read_takes_the_download() -> None:
+    pool = on_disk("HF_HOME", "/mnt/models")
+    pool["worker"]["podTemplate"]["spec"]["containers"][0]["volumeMounts"] = [{**DISK, "readOnly": True}]
+    spec = pod(**pool)
+    (load,), (worker,) = spec["initContainers"], spec["containers"]
+    assert (read_only(worker)["/mnt/models"], read_only(load)["/mnt/models"]) == (True, False)
 
 
 def test_a_hub_folder_that_no_volume_of_the_users_has_is_where_the_cache_is_mounted() -> None:

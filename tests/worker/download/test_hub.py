@@ -1,6 +1,7 @@
 """Downloads from a hub: once, in one piece, and of one commit; and what is said when it cannot be."""
 
 import errno
+import hashlib
 import os
 import shutil
 from dataclasses import replace
@@ -14,6 +15,7 @@ from support.fake_hub import FakeHub
 from rewardpool_worker.download.errors import DownloadError
 from rewardpool_worker.download.hub import HubSource, wanted
 from rewardpool_worker.download.release import RemoteFile
+from rewardpool_worker.download.run import Download
 
 
 def test_a_model_is_where_the_link_says(download: Make, hub: FakeHub) -> None:
@@ -96,6 +98,96 @@ def test_a_file_that_rotted_in_the_cache_is_caught_before_the_release_is_called_
     again = download()
     again.run()
     assert content(again) == FILES
+
+
+def weights_of(one: Download) -> Path:
+    """The cache's own file, which all pods of a claim read."""
+    return (one.link / "model.safetensors").resolve()
+
+
+def with_head_negated(weights: Path) -> None:
+    weights.write_bytes(bytes(255 - byte for byte in weights.read_bytes()))
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_weights_that_were_changed_in_the_cache_in_their_size_are_refused_by_name(download: Make, pinned: bool) -> None:
+    one = download()
+    commit = one.run().commit
+    with_head_negated(weights_of(one))
+    late = download(pin=commit if pinned else None)
+    with pytest.raises(DownloadError, match=r"^model\.safetensors in models--org--rm of the cache: not what") as caught:
+        late.run()
+    assert caught.value.reason == "CacheChanged"
+    assert not late.link.exists()
+
+
+def test_what_was_changed_in_the_cache_is_had_again_once_its_record_is_removed(download: Make) -> None:
+    one = download()
+    commit = one.run().commit
+    with_head_negated(weights_of(one))
+    shutil.rmtree(one.cache.own)
+    again = download(pin=commit)
+    again.run()
+    assert content(again) == FILES
+
+
+def test_a_record_that_was_written_for_changed_weights_is_not_believed_where_the_hub_is_asked(download: Make) -> None:
+    one = download()
+    commit = one.run().commit
+    weights, (record,) = weights_of(one), one.cache.own.glob("*.json")
+    former, _ = hashlib.sha256(weights.read_bytes()).hexdigest(), with_head_negated(weights)
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    record.write_text(record.read_text().replace(f"sha256:{former}", f"sha256:{digest}"))
+    again = download()
+    assert again.run().commit == commit
+    assert content(again) == FILES
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "[" * 5000, '{"files": {}}', '{"files": {"../../x": {"name": "x", "size": 1, "digest": "md5:"}}}'],
+)
+def test_a_record_that_is_none_has_the_files_checked_anew(download: Make, hub: FakeHub, text: str) -> None:
+    one = download()
+    commit = one.run().commit
+    (record,) = one.cache.own.glob("*.json")
+    record.write_text(text)
+    again = download(pin=commit)
+    again.run()
+    assert content(again) == FILES
+    assert hub.downloads("model.safetensors") == 1
+
+
+def test_an_engine_reads_no_file_of_a_release_that_was_not_downloaded(download: Make) -> None:
+    one = download()
+    commit = one.run().commit
+    snapshot = one.cache.snapshot(commit)
+    (snapshot / "model-2.safetensors").write_bytes(b"planted")
+    (snapshot / "model.safetensors").unlink()
+    (snapshot / "model.safetensors").write_bytes(bytes(len(FILES["model.safetensors"])))
+    again = download(pin=commit)
+    again.run()
+    assert content(again) == FILES
+
+
+def test_a_content_that_is_a_link_to_elsewhere_is_had_anew(download: Make, tmp_path: Path) -> None:
+    one = download()
+    one.run()
+    weights = weights_of(one)
+    weights.rename(tmp_path / "elsewhere")
+    weights.symlink_to(tmp_path / "elsewhere")
+    again = download()
+    again.run()
+    assert not weights_of(again).is_relative_to(tmp_path / "elsewhere")
+    assert content(again) == FILES
+
+
+def test_a_container_that_starts_again_has_one_folder_of_links(download: Make) -> None:
+    one = download()
+    for _ in range(2):
+        one.run()
+    assert content(one) == FILES
+    assert len(list(one.link.parent.iterdir())) == 2
 
 
 def test_a_release_that_somebody_took_files_from_is_completed(download: Make, hub: FakeHub) -> None:

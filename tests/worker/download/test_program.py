@@ -1,5 +1,6 @@
 """The program as a pod runs it: mounted files, processes that are killed, and the report they leave."""
 
+import itertools
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from support.downloads import FILES, REPO
 from support.fake_hub import FakeHub
 from support.processes import RealProcess
 
+from rewardpool_worker.diagnosis import diagnose
 from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, write_mounted_files
 
 pytestmark = pytest.mark.real
@@ -26,7 +28,15 @@ LARGE = 2 * CHUNK
 class Pod:
     """One pod's download: a process, its link and its report."""
 
-    def __init__(self, tmp_path: Path, hub: FakeHub, name: str, port: int, source: str = f"hf://{REPO}") -> None:
+    def __init__(
+        self,
+        tmp_path: Path,
+        hub: FakeHub,
+        name: str,
+        port: int,
+        source: str = f"hf://{REPO}",
+        then: tuple[str, ...] = (),
+    ) -> None:
         self.link = tmp_path / name / "current"
         self.link.parent.mkdir(exist_ok=True)
         self.report_file = tmp_path / name / "report"
@@ -34,7 +44,7 @@ class Pod:
         argv = [sys.executable, "-m", DOWNLOAD_PACKAGE, "--source", source, "--revision", "main"]
         argv += ["--host", "127.0.0.1", "--port", str(port)]
         argv += ["--cache", str(tmp_path / "cache"), "--link", str(self.link), "--report", str(self.report_file)]
-        argv += ["--pins", str(tmp_path / "pins.json")]
+        argv += ["--pins", str(tmp_path / "pins.json"), "--then", *then]
         env = {"HF_ENDPOINT": hub.url, "REWARDPOOL_REVISION": "r1"}
         self.process = RealProcess(argv, log=tmp_path / f"{name}.log", env=env, cwd=tmp_path / "files")
 
@@ -113,6 +123,23 @@ def test_the_report_of_a_failure_has_reason_and_advice(hub: FakeHub, tmp_path: P
         assert process.exit_code(seconds=SECONDS) == 1
     assert pod.report["reason"] == "ModelNotFound"
     assert "spec.model.source" in pod.report["message"]
+
+
+def test_on_one_machine_the_download_becomes_the_engine_unless_a_file_was_changed(hub: FakeHub, tmp_path: Path) -> None:
+    says = "import os, sys; print(os.environ['HF_HUB_OFFLINE'], os.listdir(sys.argv[1]))"
+    link = tmp_path / "pod" / "current"
+    engine = (sys.executable, "-c", says, str(link))
+    with Pod(tmp_path, hub, "pod", 0, then=engine).process as process:
+        assert process.exit_code(seconds=SECONDS) == 0
+    log = tmp_path / "pod.log"
+    assert log.read_text().splitlines()[-1] in [f"1 {list(names)}" for names in itertools.permutations(FILES)]
+    (link / "model.safetensors").resolve().write_bytes(bytes(len(FILES["model.safetensors"])))
+    log.unlink()
+    with Pod(tmp_path, hub, "pod", 0, then=engine).process as process:
+        assert process.exit_code(seconds=SECONDS) == 1
+    found = diagnose(exit_code=1, log=log.read_text())
+    assert found.reason == "CacheChanged"
+    assert found.message.startswith("model.safetensors in models--org--rm of the cache: not what was downloaded")
 
 
 def test_a_pod_that_is_deleted_gives_the_lock_back(hub: FakeHub, tmp_path: Path) -> None:

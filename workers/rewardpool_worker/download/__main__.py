@@ -1,5 +1,7 @@
 """The command line of a download, and its report: one JSON object where Kubernetes keeps a container's last words.
 
+On one machine it becomes the engine when the model is there (`--then`), and its last line says why it is not.
+
 {"commit": …, "bytes": …, "files": …}    the model is there
 {"reason": …, "message": …}              why it is not; exit code 1, and Kubernetes tries again, ever less often
 """
@@ -32,13 +34,16 @@ MAX_MESSAGE = 2000
 def main() -> None:
     """Have the model where it is wanted, or say why not."""
     wanted = _arguments()
+    given = dict(os.environ)
     # Bars are for terminals, the lines of the log come from the watch; and nobody learns who downloads what.
     os.environ.update(HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_DISABLE_TELEMETRY="1")
     try:
         source = _source(wanted.source, wanted.revision)
     except DownloadError as error:
         _fail(wanted.report, error.reason, str(error))
-    cache = ModelCache(wanted.cache / source.folder)
+    cache = ModelCache(
+        (wanted.cache or _hub_cache()) / source.folder, wanted.records and wanted.records / source.folder
+    )
     lock = CacheLock(cache.own, host=socket.gethostname(), process=secrets.token_hex(4))
     progress = Progress()
 
@@ -51,7 +56,8 @@ def main() -> None:
         _fail(wanted.report, "DownloadStalled", message)
 
     signal.signal(signal.SIGTERM, leave)
-    serve(progress, wanted.host, wanted.port)
+    if wanted.port is not None:
+        serve(progress, wanted.host, wanted.port)
     watch = ProgressMonitor(
         progress,
         beat=_beating(lock, give_up),
@@ -77,20 +83,34 @@ def main() -> None:
         _fail(wanted.report, "CacheUnusable", f"the cache cannot be used: {error}")
     _say(f"{outcome.commit} is there: {outcome.files} files, {outcome.size / 1e9:.2f} GB")
     _report(wanted.report, {"commit": outcome.commit, "bytes": outcome.size, "files": outcome.files})
+    if wanted.then:
+        # All is there: looking for newer files on a hub costs an engine seconds, or minutes without a network.
+        os.execvpe(wanted.then[0], wanted.then, {"HF_HUB_OFFLINE": "1", **given})  # noqa: S606 - as it was given
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Have a model's files in a cache, and a link to them.")
     parser.add_argument("--source", required=True, help="hf://ORG/NAME or s3://BUCKET/PREFIX")
     parser.add_argument("--revision", default="main", help="branch, tag or commit of a hub's model")
-    parser.add_argument("--cache", type=Path, required=True, help="folder that may be shared by many pods")
+    parser.add_argument("--cache", type=Path, help="folder that may be shared by many pods; the hub's library's else")
+    parser.add_argument("--records", type=Path, help="folder of records and locks; in the cache else")
     parser.add_argument("--link", type=Path, required=True, help="what shall lead to the files")
     parser.add_argument("--pins", type=Path, help="JSON file: revision of workers -> commit")
-    parser.add_argument("--host", required=True, help="address that serves the progress")
-    parser.add_argument("--port", type=int, required=True, help="port that serves the progress")
-    parser.add_argument("--report", type=Path, required=True, help="file that gets the result")
+    parser.add_argument("--host", help="address that serves the progress")
+    parser.add_argument("--port", type=int, help="port that serves the progress; none else")
+    parser.add_argument("--report", type=Path, help="file that gets the result; none else")
     parser.add_argument("--stall-seconds", type=float, default=600.0, help="end when nothing moves for so long")
+    parser.add_argument(
+        "--then", nargs=argparse.REMAINDER, help="program to become, with its arguments: the last option"
+    )
     return parser.parse_args()
+
+
+def _hub_cache() -> Path:
+    """Where the hub's library keeps models; for s3://, whose images need not have that library, one is named."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
 
 
 def _source(url: str, revision: str) -> Source:
@@ -129,15 +149,16 @@ def _beating(lock: CacheLock, give_up: Callable[[str], object]) -> Callable[[dic
     return beat
 
 
-def _fail(report: Path, reason: str, message: str) -> NoReturn:
+def _fail(report: Path | None, reason: str, message: str) -> NoReturn:
     """Say why, and end the process with all its threads."""
     _say(f"{reason}: {message}")
     _report(report, {"reason": reason, "message": message[:MAX_MESSAGE]})
     end_at_once(1)
 
 
-def _report(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content))
+def _report(path: Path | None, content: dict[str, Any]) -> None:
+    if path is not None:
+        path.write_text(json.dumps(content))
 
 
 def _say(line: str) -> None:

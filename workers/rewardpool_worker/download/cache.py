@@ -3,25 +3,33 @@
     blobs/NAME                  contents; NAME.incomplete while one is on its way
     snapshots/COMMIT/PATH       a link to its content for each file of a release
     refs/REVISION               the commit that a branch was when it was last looked at
-    rewardpool/COMMIT.json      all files of the release are there and were checked: written last
+    rewardpool/COMMIT.json      the release's record: its files, all there and checked, with their digests
 
 S3 has the same layout, so an object that did not change between two listings is not fetched again.
+
+Others may write to a cache. So an engine reads no folder of it but one of its own pod, with a link for each file of the
+record, to contents whose digests were compared before it started.
 """
 
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
+from stat import S_ISREG
 from threading import Event
 from typing import Any, BinaryIO, cast
 
-from .digests import digest_of
+from .digests import digest_of, is_digest
 from .errors import DownloadError
 from .release import Release, RemoteFile, Source
+
+THREADS = 8
+"""Files fetched or read side by side."""
 
 
 class StoppedError(RuntimeError):
@@ -45,31 +53,79 @@ class _Partial:
 
 
 @dataclass(frozen=True)
+class CheckedFile:
+    """One file of a release, as a record has it."""
+
+    name: str
+    """Name of the content in the cache."""
+    size: int
+    """Bytes."""
+    digest: str
+    """`KIND:HEX`: what the server said, or the SHA-256 of what came where it said nothing."""
+
+
+Record = Mapping[str, CheckedFile]
+"""The files of a release that was checked, by their paths."""
+
+
+@dataclass(frozen=True)
 class ModelCache:
     """The folder of one model."""
 
     folder: Path
+    records: Path | None = None
+    """Folder of records and lock, where that is another one than `rewardpool` in the model's."""
 
     @property
     def own(self) -> Path:
         """What is ours and not of the hub's layout."""
-        return self.folder / "rewardpool"
+        return self.records or self.folder / "rewardpool"
 
     def snapshot(self, commit: str) -> Path:
         """The folder of a release."""
         return self.folder / "snapshots" / commit
 
-    def is_complete(self, commit: str) -> bool:
-        """Whether the release was checked, and nobody has taken files away since (by size alone, this time)."""
-        stamp = self._stamp(commit)
-        if not stamp.is_file():
-            return False
-        files = json.loads(stamp.read_text())["files"]
-        return all(_size(self.snapshot(commit) / path) == size for path, size in files.items())
+    def record(self, commit: str) -> Record | None:
+        """The record of a release; None where there is none that can be read."""
+        try:
+            files = json.loads(self._stamp(commit).read_text())["files"].items()
+            found = {_safe(path): CheckedFile(_safe(one["name"]), one["size"], one["digest"]) for path, one in files}
+        except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError, RecursionError, DownloadError):
+            return None
+        are_files = all(isinstance(one.size, int) and is_digest(one.digest) for one in found.values())
+        return found if found and are_files else None
 
-    def size(self, commit: str) -> tuple[int, int]:
+    def is_complete(self, commit: str) -> bool:
+        """Whether the release has a record, and all of its files in their sizes."""
+        record = self.record(commit)
+        return record is not None and all(_size(self._blob(one.name)) == one.size for one in record.values())
+
+    def agrees(self, release: Release, digest: Callable[[RemoteFile], str | None]) -> bool:
+        """Whether the release's record is what its server says, where `digest` asks it."""
+        record = self.record(release.commit) or {}
+        if record.keys() != {file.path for file in release.files}:
+            return False
+        for file in release.files:
+            one = record[file.path]
+            if (one.name, one.size) != (file.name, file.size) or digest(file) not in (None, one.digest):
+                return False
+        return True
+
+    def changed(self, record: Record, *, read: Callable[[int], object]) -> list[str]:
+        """The files of a record whose contents are not those that it has; all are read, side by side."""
+
+        def is_same(one: CheckedFile) -> bool:
+            return _matches(self._blob(one.name), one.size, one.digest, read)
+
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="check") as threads:
+            found = zip(record, threads.map(is_same, record.values()), strict=True)
+            return [path for path, same in found if not same]
+
+    def size(self, commit: str, record: Record | None) -> tuple[int, int]:
         """Bytes and number of files of a release that is there."""
-        sizes = [size for path in self.snapshot(commit).rglob("*") if (size := _size(path)) is not None]
+        if record is not None:
+            return sum(one.size for one in record.values()), len(record)
+        sizes = [path.stat().st_size for path in self.snapshot(commit).rglob("*") if path.is_file()]
         return sum(sizes), len(sizes)
 
     def downloaded_bytes(self, release: Release) -> int:
@@ -99,8 +155,11 @@ class ModelCache:
 
     def fetch(
         self, source: Source, commit: str, file: RemoteFile, *, stop: Event, read: Callable[[int], object]
-    ) -> None:
+    ) -> str:
         """Have one content on the disk, checked.
+
+        Returns:
+            Its digest, for the record.
 
         Raises:
             DownloadError: it cannot be had, or is not what the server says it is; what was wrong is deleted.
@@ -108,8 +167,8 @@ class ModelCache:
         """
         blob, part = self._blob(file.name), self._partial(file.name)
         digest = source.digest(file)
-        if _size(blob) == file.size and _matches(blob, file.size, digest, read):
-            return
+        if _matches(blob, file.size, digest, read):
+            return digest or digest_of(blob, file.size, "sha256", read)
         blob.unlink(missing_ok=True)
         blob.parent.mkdir(parents=True, exist_ok=True)
         if (_size(part) or 0) > file.size:
@@ -124,20 +183,30 @@ class ModelCache:
             part.unlink()
             raise DownloadError("ChecksumMismatch", f"{file.path} is not what the server says it is", attempts=2)
         part.replace(blob)
+        return digest or digest_of(blob, file.size, "sha256", read)
 
-    def finish(self, release: Release) -> None:
-        """Link the contents into the release's folder, and say that all of it is there."""
+    def finish(self, release: Release, digests: Mapping[str, str]) -> Record:
+        """Link the contents into the release's folder, and record that all of it is there.
+
+        Args:
+            release: what was downloaded.
+            digests: of its contents, by their names.
+        """
         for file in release.files:
-            entry = self.snapshot(release.commit) / file.path
-            if _size(entry) == file.size:
+            entry, blob = self.snapshot(release.commit) / file.path, self._blob(file.name)
+            if entry.is_symlink() and entry.resolve() == blob.resolve():
                 continue
             entry.parent.mkdir(parents=True, exist_ok=True)
-            _replace(entry, partial(os.symlink, os.path.relpath(self._blob(file.name), entry.parent)))
-        _write(self._stamp(release.commit), json.dumps({"files": {file.path: file.size for file in release.files}}))
+            _replace(entry, partial(os.symlink, os.path.relpath(blob, entry.parent)))
+        record = {file.path: CheckedFile(file.name, file.size, digests[file.name]) for file in release.files}
+        _write(self._stamp(release.commit), json.dumps({"files": {path: asdict(one) for path, one in record.items()}}))
+        return record
 
     def remember(self, revision: str, commit: str) -> None:
         """Note what a branch was."""
-        _write(self.folder / "refs" / _safe(revision), commit)
+        ref = self.folder / "refs" / _safe(revision)
+        if not ref.is_file() or ref.read_text().strip() != commit:
+            _write(ref, commit)
 
     def last_known(self, revision: str) -> str | None:
         """What the branch was when it was last looked at, or the revision itself if it is a commit, if that is there.
@@ -148,9 +217,19 @@ class ModelCache:
         commit = ref.read_text().strip() if ref.is_file() else revision
         return commit if self.snapshot(_safe(commit)).is_dir() else None
 
-    def link(self, place: Path, commit: str) -> None:
-        """Make `place` a link to the release's folder."""
-        _replace(place, partial(os.symlink, self.snapshot(commit)))
+    def link(self, place: Path, commit: str, record: Record | None) -> None:
+        """Make `place` lead to the release's files, to those of its record alone where it has one."""
+        target = self.snapshot(commit)
+        if record is not None:
+            target = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+            for path, one in record.items():
+                entry = target / path
+                entry.parent.mkdir(parents=True, exist_ok=True)
+                entry.symlink_to(self._blob(one.name))
+        former = Path(os.readlink(place)) if place.is_symlink() else None
+        _replace(place, partial(os.symlink, target))
+        if former is not None and former.parent == place.parent:
+            shutil.rmtree(former, ignore_errors=True)
 
     def _blob(self, name: str) -> Path:
         return self.folder / "blobs" / _safe(name)
@@ -171,7 +250,12 @@ def _safe(path: str) -> str:
 
 
 def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
+    """Bytes of a file that is no link: where one leads may be another place for the engine."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_size if S_ISREG(found.st_mode) else None
 
 
 def _matches(path: Path, size: int, digest: str | None, read: Callable[[int], object]) -> bool:

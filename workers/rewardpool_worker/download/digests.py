@@ -7,10 +7,17 @@ md5-SIZE:HEX    S3, for one uploaded in pieces of SIZE bytes: the MD5 of the pie
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 CHUNK_BYTES = 8 * 1024 * 1024
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|git:[0-9a-f]{40}|md5(-[1-9][0-9]{0,15})?:[0-9a-f]{32}")
+
+
+def is_digest(value: object) -> bool:
+    """Whether it is one of the four."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def digest_of(path: Path, size: int, kind: str, read: Callable[[int], object]) -> str:

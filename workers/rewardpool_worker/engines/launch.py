@@ -85,6 +85,8 @@ def adapter_path(adapter: AdapterSpec, target: LaunchTarget) -> str:
                 "spec.model.adapters[].source is pvc://, which needs Kubernetes; use file:// on one machine"
             )
         return source.location
+    if source.scheme == "file" and not target.is_pod:
+        return source.location
     folder = f"{target.adapters_dir}/{adapter.name}"
     return {"hf": f"{folder}/{LINK}", "pvc": f"{folder}/{source.location}".rstrip("/")}.get(source.scheme, folder)
 

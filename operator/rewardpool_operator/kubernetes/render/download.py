@@ -3,6 +3,8 @@
 It runs on the engine's own image, which has the hub's client, from files mounted out of the ConfigMap. So no image has
 to be pulled for it, it writes as the user who will read, and an upgraded operator changes no pod. (Stock SGLang images
 have no S3 client; for those alone it runs on RewardPool's own image.)
+
+It alone may write to cache and link: the engine, which runs what a model or a user brings, mounts both read-only.
 """
 
 from pathlib import PurePosixPath
@@ -33,6 +35,8 @@ from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, download_paths, worker_f
 HUB_DIR: Final = "/var/cache/huggingface"
 """Where the hub's cache is unless the pool says otherwise: a shared claim, or a folder that outlives restarts."""
 LINK_DIR: Final = "/var/lib/rewardpool/model"
+CACHE: Final = "hub-cache"
+"""Volume of the hub's cache."""
 DOWNLOAD_LINK: Final = f"{LINK_DIR}/{LINK}"
 """Leads to the files of the release; the engine's command line is the same for every release."""
 TERMINATION_LOG: Final = "/dev/termination-log"
@@ -70,12 +74,16 @@ def hub_folders(pool: RewardPool) -> tuple[str, str]:
 
 
 def cache_volume(pool: RewardPool) -> tuple[Object, Object] | None:
-    """The hub's cache, and how the engine and the downloads mount it; None where it is on a volume of the user's."""
+    """The hub's cache, and how the engine mounts it; None where it is on a volume of the user's."""
     cache, (folder, _) = pool.spec.model.cache, hub_folders(pool)
-    if cache is None and any(PurePosixPath(folder).is_relative_to(one["mountPath"]) for one in _users_mounts(pool)):
+    if cache is None and any(_has_hub(pool, mount) for mount in _users_mounts(pool)):
         return None
     claim = {"persistentVolumeClaim": {"claimName": cache.claim_name}} if cache else {"emptyDir": {}}
-    return {"name": "hub-cache", **claim}, {"name": "hub-cache", "mountPath": folder}
+    return {"name": CACHE, **claim}, {"name": CACHE, "mountPath": folder, "readOnly": True}
+
+
+def _has_hub(pool: RewardPool, mount: Object) -> bool:
+    return PurePosixPath(hub_folders(pool)[0]).is_relative_to(mount["mountPath"])
 
 
 def _users_mounts(pool: RewardPool) -> list[Object]:
@@ -90,7 +98,7 @@ def _users_mounts(pool: RewardPool) -> list[Object]:
 
 
 def adapter_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
-    """What each adapter is on, as the engine and its download see it."""
+    """What each adapter is on, and how the engine mounts it."""
     volumes: list[Object] = []
     mounts: list[Object] = []
     for index, adapter in enumerate(sorted_adapters(pool)):
@@ -101,8 +109,7 @@ def adapter_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
         elif source.scheme == "file":
             on = {"hostPath": {"path": source.location, "type": "Directory"}}
         volumes.append({"name": name, **on})
-        read_only = {} if source.is_downloaded else {"readOnly": True}
-        mounts.append({"name": name, "mountPath": f"{ADAPTERS_DIR}/{adapter.name}", **read_only})
+        mounts.append({"name": name, "mountPath": f"{ADAPTERS_DIR}/{adapter.name}", "readOnly": True})
     return volumes, mounts
 
 
@@ -117,10 +124,12 @@ def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_ima
     program = {"name": "download", "configMap": {"name": files_name(worker_files()), "items": items}}
     # Not there before the first worker has said which commit it found.
     pins = {"name": "pins", "configMap": {"name": names.pins_config_map(pool.metadata.name), "optional": True}}
+    adapters = {f"{ADAPTERS_DIR}/{adapter.name}" for adapter in _downloaded_adapters(pool)}
+    filled = {hub_folders(pool)[0], *adapters, *([LINK_DIR] if is_downloaded(pool) else [])}
     shared = [
-        mount
+        _writable(mount) if mount["mountPath"] in filled else mount
         for mount in worker["volumeMounts"]
-        if mount["name"] in ("files", "hub-cache", "model") or mount["mountPath"].startswith(f"{ADAPTERS_DIR}/")
+        if mount["name"] in ("files", CACHE, "model") or mount["mountPath"].startswith(f"{ADAPTERS_DIR}/")
     ]
     container: Object = {
         "image": _image(pool, engine, worker["image"], own_image),
@@ -138,13 +147,21 @@ def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_ima
     }
     taken = {mount["mountPath"] for mount in container["volumeMounts"]}
     # Whatever the user's variables speak of, such as a cache or a file of certificates, is there for the download too.
-    container["volumeMounts"] += [mount for mount in _users_mounts(pool) if mount["mountPath"] not in taken]
+    container["volumeMounts"] += [
+        _writable(mount) if _has_hub(pool, mount) else mount
+        for mount in _users_mounts(pool)
+        if mount["mountPath"] not in taken
+    ]
     commands = _commands(pool, ipv6=ipv6)
     containers = [{"name": name, "command": command, **container} for name, command in commands.items()]
     return {
         **template,
         "spec": {**spec, "initContainers": containers, "volumes": [*spec["volumes"], program, pins]},
     }
+
+
+def _writable(mount: Object) -> Object:
+    return {name: value for name, value in mount.items() if name not in ("readOnly", "recursiveReadOnly")}
 
 
 def _image(pool: RewardPool, engine: Engine, engine_image: str, own_image: str) -> str:

@@ -218,7 +218,7 @@ def _worker_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
             mounts.append({"name": "model", "mountPath": source.location, "readOnly": True})
         case "hf" | "s3":
             volumes.append({"name": "model", "emptyDir": {}})
-            mounts.append({"name": "model", "mountPath": LINK_DIR})
+            mounts.append({"name": "model", "mountPath": LINK_DIR, "readOnly": True})
         case "python":
             pass
     if downloads_anything(pool):
@@ -231,5 +231,6 @@ def _worker_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
 
 
 def _environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
-    home = {"HF_HOME": hub_folders(pool)[0]} if downloads_anything(pool) else {}
-    return with_revision(environment(pool, {**home, **variables}))
+    # Not HF_HOME: libraries write below it, and the engine may not write to the cache.
+    cache = {"HF_HUB_CACHE": hub_folders(pool)[1]} if downloads_anything(pool) else {}
+    return with_revision(environment(pool, {**cache, **variables}))
