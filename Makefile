@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-sandbox bench-step client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-sandbox bench-step client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -138,10 +138,23 @@ docs: setup-dev $(DIAGRAMS) ## Build the documentation as a site, .rewardpool/si
 	@$(MKDOCS)
 	@echo "$(WORK)/site/index.html"
 
-lint: setup-dev ## Check format, style, spelling, types, import directions, that what is made from the code is fresh, and the pages' links
+# Where PyPI's known vulnerabilities are not reached, it says so and passes; AUDIT=--required fails there.
+audit: setup-dev ## Look up what is pinned in PyPI's known vulnerabilities (AUDIT=--required fails where they are not reached)
+	@$(DEV)/bin/python .ci/audit.py constraints $(AUDIT)
+
+IMAGE_HASHES := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make image-hashes"
+
+image-hashes: setup-dev ## Make the lists of what the image installs, with digests, from the constraints
+	@$(IMAGE_HASHES) --constraint constraints/dev.txt --constraint constraints/server.txt --extra operator --extra router --extra download --output-file constraints/image.txt pyproject.toml
+	@$(DEV)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+		| $(IMAGE_HASHES) --constraint constraints/dev.txt --output-file constraints/image-build.txt -
+
+lint: setup-dev ## Check format, style, spelling, types, secrets, known vulnerabilities, import directions, that what is made from the code is fresh, and the pages' links
 	@$(DEV)/bin/ruff format --check .
 	@$(DEV)/bin/ruff check .
 	@$(DEV)/bin/codespell
+	@git ls-files -z | xargs -0 $(DEV)/bin/python -P .ci/find_secrets.py .ci/known-secrets.json
+	@$(MAKE) --no-print-directory audit
 	@$(DEV)/bin/mypy
 	@$(DEV)/bin/mypy --config-file tests/mypy.ini
 	@$(DEV)/bin/lint-imports
