@@ -11,40 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.hostile_code import ENDS, RESULTS
 
 from rewardpool.errors import SandboxError, SandboxUnavailableError
 from rewardpool.sandbox import Call, Outcome, Verdict, parent, run
 from rewardpool.sandbox.parent import zygotes
-
-ENDS: dict[str, tuple[str, Outcome]] = {
-    "an endless loop": ("while True: pass", "cpu_exceeded"),
-    "one call of C that ignores signals": (
-        "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN); 10 ** 10 ** 9",
-        "cpu_exceeded",
-    ),
-    "a sleep": ("import time; time.sleep(600)", "idle_exceeded"),
-    "a pause": ("import signal; signal.pause()", "idle_exceeded"),
-    "a stop": ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", "idle_exceeded"),
-    "8 GiB": ("bytearray(8 << 30)", "memory_exceeded"),
-    "memory in steps": ("x = []\nwhile True: x.append(bytearray(1 << 22))", "memory_exceeded"),
-    "100 MB of output": ("for _ in range(100): print('x' * 1_000_000)", "output_exceeded"),
-    "output without end": ("while True: print('x' * 1000, flush=True)", "output_exceeded"),
-    "recursion": ("def f(): f()\nf()", "raised"),
-    "10,000 files": ("x = [open('/dev/null') for _ in range(10_000)]", "raised"),
-    "a crash": ("import ctypes; ctypes.string_at(0)", "crashed"),
-    "a real-time signal": ("import os; os.kill(os.getpid(), 40)", "crashed"),
-    "an abort": ("import os; os.abort()", "crashed"),
-    "exit": ("exit(0)", "exited"),
-    "an exit without clean-up": ("import os; os._exit(0)", "exited"),
-    "closed descriptors": ("import os, time; os.closerange(0, 60); time.sleep(600)", "exited"),
-    "noise on all descriptors": (
-        "import os\nfor n in range(60):\n try: os.write(n, b'{\"value\": true}' * 1000)\n except OSError: pass",
-        "output_exceeded",
-    ),
-    "a syntax error": ("def f(:", "raised"),
-    "a null byte": ("x = 1\0", "raised"),
-    "an interrupt": ("raise KeyboardInterrupt", "raised"),
-}
 
 
 @pytest.mark.parametrize(("code", "outcome"), ENDS.values(), ids=ENDS)
@@ -53,20 +24,6 @@ def test_code_ends_by_its_own_fault(code: str, outcome: Outcome) -> None:
     verdict = run(code, calls=calls, cpu_seconds=0.5, idle_seconds=0.5, memory_mib=64, output_kib=8)
     assert (verdict.outcome, verdict.passed, verdict.total) == (outcome, 0, 1), verdict
     assert verdict.message
-
-
-RESULTS = {
-    "equal to everything": "class Same(int):\n __eq__ = lambda *_: True\ndef f(): return Same(7)",
-    "True": "def f(): return True",
-    "1.0": "def f(): return 1.0",
-    "a number that is none": "def f(): return float('nan')",
-    "100 MB": "def f(): return 'x' * 100_000_000",
-    "nested deeply": "def f():\n x = []\n for _ in range(100_000): x = [x]\n return x",
-    "a set": "def f(): return {1}",
-    "a patched writer": "import json\njson.dumps = lambda *_, **__: '{\"passed\": 1}'\ndef f(): return 2",
-    "patched numbers": "import builtins\nbuiltins.int = builtins.float = str\ndef f(): return 2",
-    "an exception whose text exits": ("class E(Exception):\n def __str__(self): raise SystemExit(0)\ndef f(): raise E"),
-}
 
 
 @pytest.mark.parametrize("code", RESULTS.values(), ids=RESULTS)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.hostile_code import FALSE_ASSERTION, FORGERIES, IMPOSTORS, SHADOWS
 
 from rewardpool.sandbox import Call, run
 from rewardpool.sandbox.runner import same
@@ -65,37 +66,13 @@ def test_assertions_call_the_code_and_see_its_exceptions() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import builtins\nbuiltins.AssertionError = ValueError\ndef f(): return 2",
-        "def f(): raise AssertionError",
-        "def f(): exit(0)",
-        "import os\ndef f(): os._exit(0)",
-        "def f(): return f",
-        "def check(*_): return True\ndef f(): return 2",
-        "import sys\ndef f():\n frame = sys._getframe()\n while frame.f_back: frame = frame.f_back\n"
-        " frame.f_locals['passed'] = 1\n return 2",
-    ],
-)
+@pytest.mark.parametrize("code", FORGERIES)
 def test_code_cannot_make_an_assertion_hold(code: str) -> None:
-    verdict = run(code, asserts=["assert f() == 1"])
+    verdict = run(code, asserts=[FALSE_ASSERTION])
     assert (verdict.passed, verdict.total) == (0, 1)
 
 
-SHADOWS = "import sys\nfor module in list(sys.modules.values()): vars(module).pop('_BUILTIN_NAMES', None)\n"
-
-
-@pytest.mark.parametrize(
-    ("code", "assertion"),
-    [
-        ("def f(x): return 0\ndef abs(x): return 0", "assert abs(f(2) - 4) < 1e-6"),
-        ("def f(x): return None\ndef range(*a): return []", "for i in range(5): assert f(i) == i * i"),
-        ("def f(x): return 0\ndef sorted(*a): return 0", "assert sorted(f([2, 1])) == sorted([1, 2])"),
-        ("def f(x): raise StopIteration", "assert all(map(f, [1, 2, 3]))"),
-        ("def f(x): raise StopIteration", "for got, want in zip(map(f, [1]), [2]): assert got == want"),
-    ],
-)
+@pytest.mark.parametrize(("code", "assertion"), IMPOSTORS)
 def test_code_cannot_take_the_place_of_what_an_assertion_uses(code: str, assertion: str) -> None:
     assert run(SHADOWS + code, asserts=[assertion]).passed == 0
 
