@@ -5,6 +5,7 @@ container, as the API server has it, so that only those of this cluster are ever
 started the cluster: the kernel ends a program together with the thread that started it.
 """
 
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cluster.control_plane import ControlPlane
 from cluster.fault_proxy import FaultProxy
@@ -121,6 +123,13 @@ class Breaker:
             yield
         finally:
             machine.run("rm", "--force", _FILLER)
+
+    def seccomp_profile(self, name: str, profile: Mapping[str, Any]) -> None:
+        """Give every kubelet a profile, which pods then have by `localhostProfile`."""
+        folder = DISK / "seccomp"
+        for machine in self._machines.values():
+            machine.run("mkdir", "--parents", folder)
+            machine.run("sh", "-c", 'printf %s "$1" > "$2"', "sh", json.dumps(profile), folder / name)
 
     # The control plane.
 

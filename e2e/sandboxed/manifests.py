@@ -1,0 +1,138 @@
+"""The objects: a pool whose function is a ConfigMap of kustomize's, its namespace, and the pods that ask it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from cluster.folders import REPOSITORY
+from faults.manifests import ACCOUNT, PROGRAMS_DIR, requests
+from installation import IMAGE
+from overlay import chart_image
+from rewardpool_api import names
+from sandboxed.samples import SECRET
+
+Manifest = dict[str, Any]
+
+NAMESPACE: Final = "rewardpool-sandboxed"
+"""Of the pool; it takes restricted pods alone."""
+JOBS: Final = "rewardpool-sandboxed-jobs"
+"""Of the pods that ask: those write to the node's folders."""
+POOL: Final = "checker"
+WORKERS: Final = 2
+PROFILE: Final = "no-landlock.json"
+KEY_FILE: Final = f"{names.KEY_DIR}/{names.SECRET_KEY}"
+
+_EXAMPLE = REPOSITORY / "examples" / "function"
+_HERE = Path(__file__).parent
+
+
+def namespaces() -> list[Manifest]:
+    """Both namespaces, with what the jobs are."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    programs = {"__init__.py": "", "job.py": (_HERE / "job.py").read_text()}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": JOBS}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": JOBS}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "programs", "namespace": JOBS},
+            "data": programs,
+        },
+    ]
+
+
+def chart_values() -> Mapping[str, Any]:
+    """Values of the chart: the image that was just built, and the jobs' right to use the pool."""
+    account = {"namespace": JOBS, "name": ACCOUNT}
+    trainer = {"namespace": NAMESPACE, "pools": [POOL], "serviceAccounts": [account], "jobs": []}
+    return {"image": chart_image(IMAGE), "trainers": [trainer]}
+
+
+def pool() -> Manifest:
+    """The example's pool of a function from a ConfigMap, with limits of its own."""
+    made: Manifest = yaml.safe_load((_EXAMPLE / "configmap.yaml").read_text())
+    spec = made["spec"]
+    spec["engine"]["env"].append({"name": "SECRET", "value": SECRET})
+    (worker,) = spec["worker"]["podTemplate"]["spec"]["containers"]
+    worker["resources"] = {**requests(cpu="100m", memory="64Mi"), "limits": {"memory": "3Gi"}}
+    router = {"name": "router", "resources": requests(cpu="50m", memory="128Mi")}
+    spec |= {
+        # A call waits for its sandbox, on a busy machine for long.
+        "sandbox": {"idleSeconds": 240, "memory": "1Gi", "concurrency": 2},
+        "replicas": WORKERS,
+        "router": {"replicas": 1, "podTemplate": {"spec": {"containers": [router]}}},
+        "network": {"namespaces": [JOBS]},
+        "rollout": {"progressDeadlineSeconds": 60},
+    }
+    return {**made, "metadata": {"name": POOL, "namespace": NAMESPACE}}
+
+
+def without_landlock(deployed: Manifest, name: str, sandbox: Manifest | None) -> Manifest:
+    """The pool as it is deployed, with this `spec.sandbox`, and one worker whose kernel seems to have no Landlock."""
+    spec: Manifest = {key: value for key, value in deployed["spec"].items() if key != "sandbox"}
+    worker = spec["worker"]
+    template = worker["podTemplate"]["spec"]
+    seccomp = {"seccompProfile": {"type": "Localhost", "localhostProfile": PROFILE}}
+    spec |= {
+        "replicas": 1,
+        "worker": {**worker, "podTemplate": {"spec": {**template, "securityContext": seccomp}}},
+        **({"sandbox": sandbox} if sandbox is not None else {}),
+    }
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
+
+
+def profile() -> Manifest:
+    """A seccomp profile by which a kernel seems to have no Landlock (ENOSYS)."""
+    calls = [f"landlock_{call}" for call in ("create_ruleset", "add_rule", "restrict_self")]
+    refused = {"names": calls, "action": "SCMP_ACT_ERRNO", "errnoRet": 38}
+    return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused]}
+
+
+def write_function(folder: Path, *, version: int) -> None:
+    """Write what `kubectl apply -k` takes, as in the example: the pool, and its function's code in this version."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("kustomization.yaml", "references.yaml"):
+        (folder / name).write_text((_EXAMPLE / name).read_text())
+    (folder / "configmap.yaml").write_text(yaml.safe_dump(pool(), sort_keys=False))
+    code = (_HERE / "reward.py").read_text()
+    (folder / "rewards.py").write_text(code.replace("VERSION = 1\n", f"VERSION = {version}\n"))
+
+
+def job(name: str, folder: Path, *, callers: int, once: bool) -> Manifest:
+    """A pod that asks."""
+    further = ["--once"] if once else []
+    container = {
+        "name": name,
+        "image": IMAGE,
+        "command": [
+            "python3",
+            "-m",
+            "sandboxed.job",
+            f"{NAMESPACE}/{POOL}",
+            str(folder),
+            f"--callers={callers}",
+            *further,
+        ],
+        "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}],
+        "volumeMounts": [
+            {"name": "programs", "mountPath": f"{PROGRAMS_DIR}/sandboxed", "readOnly": True},
+            {"name": "out", "mountPath": str(folder)},
+        ],
+        "resources": requests(cpu="50m", memory="64Mi"),
+    }
+    spec = {
+        "serviceAccountName": ACCOUNT,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 60,
+        "containers": [container],
+        "volumes": [
+            {"name": "programs", "configMap": {"name": "programs"}},
+            {"name": "out", "hostPath": {"path": str(folder), "type": "Directory"}},
+        ],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": JOBS}, "spec": spec}
