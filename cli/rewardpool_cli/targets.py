@@ -21,7 +21,7 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_cli.errors import CommandError, RefusedError
-from rewardpool_cli.files import read_pool
+from rewardpool_cli.files import folder_of_file, read_pool
 from rewardpool_cli.program import is_plugin
 from rewardpool_local.folder import PoolFolder, all_folders, folder_of
 
@@ -147,8 +147,10 @@ def pool_meant(name: str | None, file: Path | None, namespace: str | None) -> Po
 
     Raises:
         CommandError: there is no such pool.
-        RefusedError: what was said contradicts itself, or kubectl runs this program.
+        RefusedError: what was said contradicts itself, the pool is another project's, or kubectl runs this program.
     """
+    from rewardpool_local.commands import other_project  # slow to import
+
     if is_plugin():
         raise RefusedError(
             "this is for pools of this machine: `kubectl delete rewardpool NAME` deletes one of the cluster, and"
@@ -163,7 +165,13 @@ def pool_meant(name: str | None, file: Path | None, namespace: str | None) -> Po
         raise RefusedError(
             f"metadata.namespace is {metadata.namespace}, and --namespace says {namespace}: drop one of them"
         )
-    return pool_here(f"{metadata.namespace}/{metadata.name}", None)
+    folder, project = pool_here(f"{metadata.namespace}/{metadata.name}", None), folder_of_file(file)
+    if (other := other_project(folder.read_wanted(), project)) is not None:
+        raise RefusedError(
+            f"metadata.name: {folder.pool_key} is the pool of the manifest in {other}, and this one is in {project}:"
+            f" if it is meant, give its name, {folder.pool_key}, instead of -f"
+        )
+    return folder
 
 
 def local_pools(target: Target) -> Sequence[RewardPool]:

@@ -305,12 +305,17 @@ def _ask(folder: PoolFolder, pool: RewardPool, code: FunctionCode | None) -> Non
         folder.write_wanted(pool)
 
 
+def other_project(pool: RewardPool | None, project: Path) -> Path | None:
+    """Return the folder of the manifest that a pool was asked for by; None where that is this one, or is not known."""
+    folders = folders_of(pool) if pool is not None else ()
+    return folders[0] if folders and folders[0] != project else None
+
+
 def _check_project(running: RewardPool, project: Path) -> None:
     """Whether the pool that runs is of the project that asks for it."""
-    others = folders_of(running)
-    if others and others[0] != project:
+    if (other := other_project(running, project)) is not None:
         raise NotStartableError(
-            f"metadata.name: {running.key} runs already for the manifest in {others[0]}, and this one is in {project}:"
+            f"metadata.name: {running.key} runs already for the manifest in {other}, and this one is in {project}:"
             f" give this pool another name or namespace, or stop the other by `rewardpool down {running.key}` first"
         )
 

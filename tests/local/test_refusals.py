@@ -115,6 +115,17 @@ def test_a_pool_that_another_project_runs_is_refused_with_both_folders(
     assert f"`rewardpool down {POOL}`" in ended.err
 
 
+@pytest.mark.parametrize("command", ["down", "delete"])
+def test_a_manifest_stops_no_pool_of_another_project(
+    here: LocalMachine, rewardpool: CommandLine, tmp_path_factory: pytest.TempPathFactory, command: str
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    with running(here, other).supervised():
+        ended = rewardpool(command, "-f", str(here.manifest()))
+    assert ended.code == 2, ended.err
+    assert f"{POOL} is the pool of the manifest in {other}, and this one is in {here.home}" in ended.err
+
+
 def test_the_same_manifest_by_a_link_and_from_elsewhere_is_the_same_pool(
     here: LocalMachine,
     rewardpool: CommandLine,
