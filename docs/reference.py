@@ -154,7 +154,7 @@ A pool is `NAME` or `NAMESPACE/NAME`. The first of these that applies says where
 
 The namespace is that of the name, else `-n`, else that of the kubeconfig's context or of the pod, else `default`.
 
-Only this machine has `up`, `down` and `delete`; only a cluster has `rollback` and `rotate-key`.
+Only this machine has `up`, `down` and `delete`; only a cluster has `rotate-key`.
 
 ## Rights
 
@@ -179,8 +179,11 @@ cannot be measured.
 - `logs`: shows at most 32 containers at a time; `-f` adds those that start later. `--since` and `--previous` are for
   clusters.
 - `rollback`: goes to the stable revision or, where that one serves, to the one before it; `--to-revision` names another
-  that is kept. It patches the spec only if nobody changed the pool in the meantime. Change the manifest in your
-  repository too, or the next apply brings the failed revision back ([rollouts](rollouts.md)).
+  that is kept. In a cluster it patches the spec only if nobody changed the pool in the meantime; on this machine the
+  function's code goes back too. Change the manifest in your repository and the code as well, or the next apply or `up`
+  brings the failed revision back ([rollouts](rollouts.md)).
+- `down` and `delete` with `-f`: a manifest in another folder than that of the pool's is refused, with both folders. A
+  pool that is meant all the same has a name.
 - `scale`, `restart`, `rollback` and `rotate-key` show their progress until it is done; `--no-wait` returns at once.
 
 ## Completion

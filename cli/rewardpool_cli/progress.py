@@ -132,20 +132,22 @@ async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> boo
     return settled
 
 
-def follow_change(change: Up | None, folder: PoolFolder, seconds: float) -> None:
-    """Show how a running pool becomes what was asked for."""
+def follow_change(
+    change: Up | None, folder: PoolFolder, seconds: float, *, what: str = "is as the manifest says"
+) -> None:
+    """Show how a running pool becomes what was asked for, and say so in these words."""
     if change is None:
         if failed_before(folder):
             print_failure(folder)
-            what = "the same manifest and code failed before: correct them, or try them again by rewardpool restart"
-            raise CommandError(f"{folder.pool_key}: {what} {folder.pool_key}")
+            problem = "the same manifest and code failed before: correct them, or try them again by rewardpool restart"
+            raise CommandError(f"{folder.pool_key}: {problem} {folder.pool_key}")
         out.print(f"{folder.pool_key} runs already, from the same manifest and code; nothing to do")
         return
     err.print(f"{folder.pool_key} runs already and gets what changed")
     # A rollout that fails is said to have failed by its supervisor, after the same time.
     longest = seconds + STOP_SECONDS
     exit_unless(asyncio.run(follow(change, seconds=longest, serves_already=True)))
-    out.print(f"{folder.pool_key} is as the manifest says")
+    out.print(f"{folder.pool_key} {what}")
 
 
 @contextmanager

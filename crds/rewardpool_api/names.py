@@ -68,6 +68,9 @@ ANNOTATION_FOLDERS: Final = f"{GROUP}/folders"
 ANNOTATION_CODE: Final = f"{GROUP}/code"
 """On a pool of one machine: digest of its function's code; another one is another revision."""
 
+REVISION_PARTS: Final = ("model", "engine", "worker", "sandbox")
+"""The parts of a spec that a revision is made of."""
+
 ANNOTATION_ROTATE_KEY: Final = f"{GROUP}/rotate-key"
 """On a pool: every new value asks for new keys once. On its admin Secret: the last value that was obeyed."""
 

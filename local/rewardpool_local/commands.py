@@ -44,6 +44,8 @@ STOP_SECONDS = 30.0
 """For a supervisor to end after its pool's requests had their time."""
 _FAILED = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.ROLLED_BACK, *NEVER_STARTS)
 """Reasons of Progressing that mean that what was asked for will not come by waiting."""
+_OF_REVISION = (names.ANNOTATION_CODE, names.ANNOTATION_FOLDERS, names.ANNOTATION_RESTARTED_AT)
+"""What of an object, beside those parts of its spec, a revision is made of."""
 
 
 class NotRunningError(RuntimeError):
@@ -189,6 +191,35 @@ def restart(folder: PoolFolder, environ: Mapping[str, str]) -> Up:
     pool, code = with_code(running, project, environ)
     pool = annotated(pool, {names.ANNOTATION_RESTARTED_AT: rfc3339(datetime.now(UTC))})
     _ask(folder, pool, code)
+    return Up(folder, pool)
+
+
+def roll_back(folder: PoolFolder, revision: str) -> Up | None:
+    """Ask a running pool for what an earlier revision was made of: its function's code, and those parts of its spec.
+
+    Returns:
+        None where that was asked for last.
+
+    Raises:
+        NotRunningError: it does not run.
+        NotStartableError: the revision is not kept any more, or there are too few GPUs for it.
+    """
+    running = _running(folder)
+    # The lock: the code of a revision that is kept now is not removed before it is asked for.
+    with folder.code.locked():
+        revisions = folder.read_revisions()
+        if revision not in revisions:
+            kept = ", ".join(sorted(revisions)) or "none"
+            raise NotStartableError(f"revision {revision} of {running.key} is not kept any more; there are: {kept}")
+        earlier = revisions[revision]
+        parts = {part: getattr(earlier.spec, part) for part in names.REVISION_PARTS}
+        pool = running.model_copy(update={"spec": running.spec.model_copy(update=parts)})
+        pool = annotated(pool, {name: earlier.metadata.annotations.get(name) for name in _OF_REVISION})
+        pool = RewardPool.model_validate(dump_manifest(pool))
+        if asked_for(pool) == asked_for(running):
+            return None
+        _check_gpus_of_running(pool, folder)
+        folder.write_wanted(pool)
     return Up(folder, pool)
 
 

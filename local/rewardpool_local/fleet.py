@@ -68,6 +68,11 @@ class Fleet:
         return any(replica.has_gpu for replica in self._replicas.values())
 
     @property
+    def revisions(self) -> Mapping[str, RewardPool]:
+        """What the revisions that are kept are made of."""
+        return {revision: self._pools[revision] for revision in self._sets}
+
+    @property
     def codes(self) -> frozenset[str]:
         """Digests of the code that its workers run, or would run if one started again."""
         revisions = {*self._sets, *(replica.revision for replica in self._replicas.values())}

@@ -2,6 +2,7 @@
 
     pool.json        the object with its status; written by the supervisor alone, read by discovery
     wanted.json      the object as it was last asked for; written by commands, read by the supervisor
+    revisions.json   the objects that the kept revisions are made of; written by the supervisor, read to go back to one
     supervisor.json  who supervises, under which mark its processes run
     lock             held by the supervisor while it lives, so a status can be told from a memory of one
     key, admin-key   mode 0600
@@ -90,6 +91,7 @@ class PoolFolder:
         self.admin_key_file = path / "admin-key"
         self._state = path / names.STATE_FILE
         self._wanted = path / "wanted.json"
+        self._revisions = path / "revisions.json"
         self._supervisor = path / "supervisor.json"
         self._metrics_url = path / "metrics-url"
 
@@ -160,7 +162,7 @@ class PoolFolder:
 
     def write_wanted(self, pool: RewardPool) -> None:
         """Ask the supervisor for this."""
-        _write_object(self._wanted, pool.model_copy(update={"status": RewardPoolStatus()}))
+        _write_object(self._wanted, _without_status(pool))
 
     def read_wanted(self) -> RewardPool | None:
         """What was last asked for."""
@@ -173,6 +175,19 @@ class PoolFolder:
         except FileNotFoundError:
             return None
         return status.st_ino, status.st_mtime_ns
+
+    def write_revisions(self, revisions: Mapping[str, RewardPool]) -> None:
+        """Keep what these revisions are made of, by their names, and nothing of others."""
+        objects = {name: dump_manifest(_without_status(pool)) for name, pool in revisions.items()}
+        write_private(self._revisions, json.dumps(objects, indent=2) + "\n")
+
+    def read_revisions(self) -> dict[str, RewardPool]:
+        """What the kept revisions are made of, by their names."""
+        try:
+            objects: dict[str, Any] = json.loads(self._revisions.read_bytes())
+        except FileNotFoundError:
+            return {}
+        return {name: RewardPool.model_validate(pool) for name, pool in objects.items()}
 
     def write_supervisor(self, record: SupervisorRecord) -> None:
         """Take down who supervises."""
@@ -263,6 +278,10 @@ def stopped(pool: RewardPool, *, reason: str, message: str) -> RewardPool:
         conditions=[*ended, *kept],
     )
     return pool.model_copy(update={"status": after})
+
+
+def _without_status(pool: RewardPool) -> RewardPool:
+    return pool.model_copy(update={"status": RewardPoolStatus()})
 
 
 def _write_object(path: Path, pool: RewardPool) -> None:

@@ -159,6 +159,8 @@ class Supervisor:
         self._failed_with = ""
         """Why the last pass failed, in words; empty where it succeeded."""
         self._gpu_claim = GpuClaim(folder.gpu)
+        self._revisions: frozenset[str] = frozenset()
+        """Those that are written down."""
 
     async def run(self) -> bool:
         """Run the pool until told to stop; returns False when it gave up because no worker became ready.
@@ -273,9 +275,16 @@ class Supervisor:
         await fleet.carry_out(plan, self._pool, now)
         for join in plan.joins:
             await router.add(join.worker_url)
+        self._keep_revisions(fleet.revisions)
         self._publish(plan, fleet)
         self._demands.remove_old(now=now)
         self._forget_code(fleet.codes)
+
+    def _keep_revisions(self, revisions: Mapping[str, RewardPool]) -> None:
+        """Write down what can be gone back to, where that is not what was written before."""
+        if revisions.keys() != self._revisions:
+            self._folder.write_revisions(revisions)
+            self._revisions = frozenset(revisions)
 
     def _forget_code(self, used: frozenset[str]) -> None:
         """Remove the copies of code that no revision is made of any more."""

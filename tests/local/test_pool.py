@@ -283,6 +283,10 @@ async def test_an_edited_function_is_rolled_out_by_up_and_by_nothing_else(
     assert after.metadata.generation == before.metadata.generation + 1
     # One for what it serves, and one to go back to.
     assert len(machine.folder.code.others(set())) == 2
+    code, said = await machine.run("rollback", POOL)
+    assert code == 0, said
+    assert {await score(session, machine) for _ in range(20)} == {4.0}
+    assert machine.pool().status.current_revision == before.status.current_revision
 
 
 async def test_the_first_request_wakes_a_pool_at_zero_and_silence_puts_it_back(

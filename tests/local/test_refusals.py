@@ -13,6 +13,7 @@ from support.local_machine import POOL, LocalMachine
 from support.neighbour import NOBODY, needs_two_users
 
 from rewardpool_api import Condition, RewardPoolStatus, load_manifest, names
+from rewardpool_api.status import RolloutStatus
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.launching import revision_of
 from rewardpool_local.machine import folders_of, with_code
@@ -172,6 +173,30 @@ def test_a_restart_asks_for_the_code_that_there_is_now(here: LocalMachine, rewar
     assert after is not None
     assert revision_of(after) != revision_of(before)
     assert len(folder.code.others(set())) == 2
+
+
+def test_a_rollback_asks_for_the_spec_and_the_code_of_the_revision_before(
+    here: LocalMachine, rewardpool: CommandLine
+) -> None:
+    folder = running(here, here.home)
+    before = folder.read_wanted()
+    assert before is not None
+    (here.home / "functions.py").write_text("def length(**_): return 1")
+    running(here, here.home)
+    after = folder.read_wanted()
+    assert after is not None
+    folder.write_revisions({revision_of(pool): pool for pool in (before, after)})
+    memory = RolloutStatus(
+        target_revision=revision_of(after), stable_revision=revision_of(after), previous_revision=revision_of(before)
+    )
+    status = RewardPoolStatus(current_revision=revision_of(after), rollout=memory)
+    folder.write_pool(after.model_copy(update={"status": status}))
+    with folder.supervised():
+        ended = rewardpool("rollback", POOL, "--local", "--no-wait")
+        again = rewardpool("rollback", POOL, "--local", "--no-wait", "--to-revision", "gone")
+    assert ended.code == 0, ended.err
+    assert folder.read_wanted() == before
+    assert (again.code, "revision gone of rl/length is not kept any more" in again.err) == (2, True)
 
 
 def test_a_port_in_use_is_refused_by_its_number(here: LocalMachine, rewardpool: CommandLine) -> None:

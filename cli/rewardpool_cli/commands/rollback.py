@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -10,10 +10,10 @@ from rewardpool_api import RewardPool, names
 from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError, exit_unless
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
+from rewardpool_cli.progress import follow_change
 from rewardpool_cli.targets import Target, Where, locate, pool_here
-
-PARTS: Final = ("model", "engine", "worker", "sandbox")
-"""The parts of a spec that a revision is rendered from."""
+from rewardpool_local import commands
+from rewardpool_local.folder import PoolFolder
 
 
 def rollback(
@@ -28,16 +28,32 @@ def rollback(
 ) -> None:
     """Give a pool the model, engine and worker parts of an earlier revision's spec again.
 
+    A pool of this machine gets the code that its function had then, too.
+
     Example: rewardpool rollback rl/helpfulness
     """
     target = locate(name, Where(namespace=namespace, context=context, local=local))
     if target.is_local:
-        pool_here(name, namespace)
-        raise RefusedError(
-            f"{name} is a pool of this machine, which goes back by itself alone: give it the earlier manifest and code"
-            " by rewardpool up -f"
-        )
+        _roll_back_here(pool_here(name, namespace), to_revision, waits=not no_wait)
+        return
     exit_unless(asyncio.run(_roll_back(target, to_revision, waits=not no_wait)))
+
+
+def _roll_back_here(folder: PoolFolder, to_revision: str | None, *, waits: bool) -> None:
+    pool = folder.read_pool() if folder.is_supervised() else None
+    if pool is None:
+        raise commands.NotRunningError(f"{folder.pool_key} does not run; start it with `rewardpool up`")
+    revision = to_revision or earlier_revision(pool)
+    change = commands.roll_back(folder, revision)
+    if change is not None:
+        screens.err.print(
+            f"{pool.key} gets spec and code of revision {revision}; undo the edit too, or the next `rewardpool up`"
+            " brings it back",
+            markup=False,
+            soft_wrap=True,
+        )
+    if waits:
+        follow_change(change, folder, pool.spec.start_seconds, what=f"serves by revision {revision}")
 
 
 async def _roll_back(target: Target, to_revision: str | None, *, waits: bool) -> bool:
@@ -98,7 +114,8 @@ def rollback_patch(pool: dict[str, Any], deployment: dict[str, Any]) -> list[dic
         raise RefusedError(f"revision {revision} does not say what it was rendered from: an older operator made it")
     parts = json.loads(annotations[names.ANNOTATION_SPEC])
     version = {"op": "test", "path": "/metadata/resourceVersion", "value": pool["metadata"]["resourceVersion"]}
-    return [version, *operations(pool["spec"], parts, path="/spec", keys=PARTS), *_restart_undone(pool, deployment)]
+    changes = operations(pool["spec"], parts, path="/spec", keys=names.REVISION_PARTS)
+    return [version, *changes, *_restart_undone(pool, deployment)]
 
 
 def _restart_undone(pool: dict[str, Any], deployment: dict[str, Any]) -> list[dict[str, Any]]:
