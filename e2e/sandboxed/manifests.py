@@ -1,5 +1,8 @@
 """The objects: a pool whose function is a ConfigMap of kustomize's, its namespace, and the pods that ask it."""
 
+import base64
+import io
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +26,11 @@ POOL: Final = "checker"
 WORKERS: Final = 2
 PROFILE: Final = "no-landlock.json"
 KEY_FILE: Final = f"{names.KEY_DIR}/{names.SECRET_KEY}"
+
+INDEX: Final = "index"
+INDEX_PORT: Final = 8000
+WHEEL: Final = "rewards-1.0-py3-none-any.whl"
+WHEEL_URL: Final = f"http://{INDEX}:{INDEX_PORT}/{WHEEL}"
 
 _EXAMPLE = REPOSITORY / "examples" / "function"
 _HERE = Path(__file__).parent
@@ -66,7 +74,7 @@ def pool() -> Manifest:
         "replicas": WORKERS,
         "router": {"replicas": 1, "podTemplate": {"spec": {"containers": [router]}}},
         "network": {"namespaces": [JOBS]},
-        "rollout": {"progressDeadlineSeconds": 60},
+        "rollout": {"progressDeadlineSeconds": 180},
     }
     return {**made, "metadata": {"name": POOL, "namespace": NAMESPACE}}
 
@@ -98,9 +106,67 @@ def write_function(folder: Path, *, version: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("kustomization.yaml", "references.yaml"):
         (folder / name).write_text((_EXAMPLE / name).read_text())
-    (folder / "configmap.yaml").write_text(yaml.safe_dump(pool(), sort_keys=False))
+    made = pool()
+    # kustomize sees one ConfigMap in the generated one and in the pool's where both are in one namespace, or in none.
+    del made["metadata"]["namespace"]
+    (folder / "configmap.yaml").write_text(yaml.safe_dump(made, sort_keys=False))
     code = (_HERE / "reward.py").read_text()
     (folder / "rewards.py").write_text(code.replace("VERSION = 1\n", f"VERSION = {version}\n"))
+
+
+def index(wheel: bytes) -> list[Manifest]:
+    """A pod that has a wheel to be fetched, and its Service: `WHEEL_URL`."""
+    metadata = {"name": INDEX, "namespace": NAMESPACE, "labels": {"app": INDEX}}
+    container = {
+        "name": INDEX,
+        "image": IMAGE,
+        "command": ["python3", "-m", "http.server", str(INDEX_PORT), "--directory=/wheels"],
+        "volumeMounts": [{"name": "wheels", "mountPath": "/wheels"}],
+        "readinessProbe": {"tcpSocket": {"port": INDEX_PORT}, "periodSeconds": 1},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    spec = {
+        "containers": [container],
+        "volumes": [{"name": "wheels", "configMap": {"name": INDEX}}],
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    data = {WHEEL: base64.b64encode(wheel).decode()}
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"selector": {"app": INDEX}, "ports": [{"port": INDEX_PORT}]},
+        },
+    ]
+
+
+def wheel() -> bytes:
+    """A wheel with the example's function."""
+    code = (_EXAMPLE / "rewards.py").read_text()
+    info = "rewards-1.0.dist-info"
+    files = {
+        "rewards.py": code,
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: rewards\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: e2e\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, text in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(name, text)
+    return made.getvalue()
+
+
+def pool_of_wheel(digest: str) -> Manifest:
+    """The example's pool of a function from a wheel, which it fetches from `index`."""
+    made: Manifest = yaml.safe_load((_EXAMPLE / "wheel.yaml").read_text())
+    made["metadata"] = {"name": "wheel", "namespace": NAMESPACE}
+    (fetch,) = made["spec"]["worker"]["podTemplate"]["spec"]["initContainers"]
+    fetch |= {"image": IMAGE, "args": [f"rewards @ {WHEEL_URL}#sha256={digest}"]}
+    return made
 
 
 def job(name: str, folder: Path, *, callers: int, once: bool) -> Manifest:

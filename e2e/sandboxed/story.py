@@ -1,5 +1,6 @@
-"""The steps, in their order: hostile code beside neighbours, an edit of the function, nodes that lack Landlock."""
+"""The steps, in their order: hostile code and neighbours, an edited function, nodes that lack Landlock, a wheel."""
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,13 @@ from sandboxed import manifests
 from sandboxed.job import ANSWERS, ASKED
 from sandboxed.manifests import JOBS, KEY_FILE, POOL, WORKERS
 from sandboxed.samples import SECRET, Asked, answers_in, by_code, control, count, hostile, neighbours, to_json
-from scene import Object, Scene, StoryError, condition
+from scene import Object, Scene, StoryError, condition, of_component
 
 ROUNDS: Final = 5
 """How often all hostile code is run."""
-START_SECONDS: Final = 120.0
+START_SECONDS: Final = 240.0
 HOSTILE_SECONDS: Final = 900.0
-ROLLOUT_SECONDS: Final = 180.0
+ROLLOUT_SECONDS: Final = 300.0
 SEEN_SECONDS: Final = 90.0
 AFTER_SECONDS: Final = 10.0
 """For which the neighbours ask on after an edit."""
@@ -70,7 +71,10 @@ class Story:
         lost = self._end(beside) - len(found := answers_in(answers))
         report["edit"] |= by_code(found, announced=announced)
         report["neighbours"] = count(asked, found, lost=lost).report()
-        report["conditions"] = self.conditions()
+        for name, step in (("conditions", self.conditions), ("wheel", self.wheel)):
+            self._scene.say(f"sandboxed: {name}")
+            report[name] = step()
+            self._scene.say(f"  {report[name]}")
         return report
 
     def start(self) -> dict[str, Any]:
@@ -146,6 +150,29 @@ class Story:
             found[name] = {"sandbox": case.sandbox, "serving": case.status, "sandboxed": self._sandboxed(name)}
         return found
 
+    def wheel(self) -> dict[str, Any]:
+        """A pool whose function is a wheel with the right hash serves; one with a wrong hash does not."""
+        content = manifests.wheel()
+        self._scene.apply(*manifests.index(content))
+        ready = ["wait", f"pod/{manifests.INDEX}", "--for=condition=Ready", "--timeout=60s"]
+        self._scene.kubectl(*ready, deadline_seconds=70)
+        digest = hashlib.sha256(content).hexdigest()
+        right, wrong = manifests.pool_of_wheel(digest), manifests.pool_of_wheel("0" * 64)
+        wrong["metadata"]["name"] = "tampered"
+        self._scene.apply(right, wrong)
+        seconds = self._scene.until(
+            lambda: condition(_pool(self._scene, "wheel"), "Serving").get("status") == "True",
+            what="the function of a wheel serves",
+            deadline_seconds=START_SECONDS,
+        )
+        self._scene.until(
+            lambda: "HASH" in _init_containers(self._scene.objects("pods"), "tampered"),
+            what="a wheel with another hash is refused",
+            deadline_seconds=START_SECONDS,
+        )
+        said = condition(_pool(self._scene, "tampered"), "Serving")
+        return {"seconds": round(seconds, 1), "another_hash": f"{said['status']} {said['reason']}: {said['message']}"}
+
     def close(self) -> None:
         """Remove all of it."""
         self._jobs.attempt("delete", "pods", "--all", "--timeout=60s")
@@ -190,6 +217,12 @@ class Story:
 def _pool(scene: Scene, name: str) -> Object:
     found: Object = json.loads(scene.kubectl("get", "rewardpool", name, "-o", "json"))
     return found
+
+
+def _init_containers(objects: list[Object], pool: str) -> str:
+    """All that is known of how the init containers of a pool's workers ended, in capitals."""
+    workers = of_component(objects, pool, "worker")
+    return json.dumps([pod["status"].get("initContainerStatuses") for pod in workers]).upper()
 
 
 def _rights(pod: Object) -> str:
