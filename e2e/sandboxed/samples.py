@@ -87,7 +87,7 @@ class Tally:
 def hostile(secrets: Iterable[str]) -> list[Asked]:
     """All of the tests' hostile code; what reaches for a secret does so for each of these files."""
     reached = FILES | WRITES | PROCESSES | NETWORK
-    calls = [{"function": "attempt", "expected": ""}]
+    calls: list[dict[str, Any]] = [{"function": "attempt", "expected": ""}]
     made = [
         Asked(
             name=f"{name} ({secret})",
@@ -101,7 +101,7 @@ def hostile(secrets: Iterable[str]) -> list[Asked]:
         if "SECRET" in attempt or secret == SECRET
     ]
     calls = [{"function": "f", "expected": 1}]
-    limits: dict[str, Any] = {"cpu_seconds": 0.5, "idle_seconds": 0.5, "memory_mib": 64, "output_kib": 8}
+    limits = {"cpu_seconds": 0.5, "idle_seconds": 0.5, "memory_mib": 64, "output_kib": 8}
     made += [
         Asked(name=name, kind="end", code=code, extra_info={"calls": calls, **limits}, outcome=outcome)
         for name, (code, outcome) in ENDS.items()
