@@ -68,7 +68,7 @@ class Engine:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        status, content = 200, {"data": [{"id": "teacher", "max_model_len": 26}]}
+        status, content = 200, {"data": [{"id": "teacher", "max_model_len": 27}]}
         if scope["path"] == "/generate":
             self.asked.append(json.loads(body))
             status, content = 200, self.spoil(as_sglang(self.asked[-1]))
@@ -177,7 +177,7 @@ def test_sglang_is_not_asked_for_more_different_ids_than_it_can_compute() -> Non
         (question([1, VOCABULARY]), "invalid_sample", "input_ids[1] is 50, and the model has the tokens 0 to 49"),
         (question([1, 2], top_k=9), "invalid_sample", "top_k is 9, and this teacher gives 0 to 8"),
         (question([1, 2], top_k=-1), "invalid_sample", "top_k is -1"),
-        (question([1] * 26), "sample_too_long", "input_ids has 26 tokens"),
+        (question([1] * 27), "sample_too_long", "input_ids has 27 tokens"),
         (question([1, 2], model="another"), "wrong_model", "there is no model 'another' here"),
     ],
 )
@@ -196,7 +196,7 @@ async def test_a_temperature_is_refused_by_name(engine: Engine) -> None:
     assert "sampling_params.temperature is 0.5, and must be 1" in found.message
 
 
-@pytest.mark.parametrize(("engine_name", "longest"), [("vllm", 25), ("sglang", 20)])
+@pytest.mark.parametrize(("engine_name", "longest"), [("vllm", 26), ("sglang", 20)])
 async def test_a_sequence_may_have_as_many_tokens_as_ready_says(engine_name: str, longest: int) -> None:
     ready = (await ask(worker(Engine(engine_name)), "GET", "/rewardpool/ready")).json()
     assert ready["max_model_len"] == longest

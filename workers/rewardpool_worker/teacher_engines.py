@@ -33,7 +33,7 @@ from teacher_wire import (
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-RESERVED_TOKENS = {"vllm": 1, "sglang": 6}
+RESERVED_TOKENS = {"vllm": 1, "sglang": 7}
 """Of an engine's longest context: what it keeps for tokens to write, though none is asked."""
 MOST_UNION = 1 << 20
 """Rows times different ids of a question to SGLang, which has one list of ids for all rows."""
