@@ -9,6 +9,7 @@ from urllib.request import urlopen
 import pytest
 from support.operator_cluster import NAMESPACE, Cluster
 
+from cluster.kubectl import wait_for_crd
 from rewardpool_api import names
 
 pytestmark = pytest.mark.real
@@ -37,7 +38,7 @@ def test_a_deleted_crd_is_told_in_words_and_its_return_is_noticed(cluster: Clust
     served = lambda: cluster.metric("rewardpool_namespace_served", namespace=NAMESPACE)  # noqa: E731
     cluster.eventually(lambda: served() == 0, seconds=30, what="Prometheus is told")
     cluster.kubectl("apply", "--server-side", "-f", str(CRD))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", f"{names.PLURAL}.{names.GROUP}", "--timeout=60s")
+    wait_for_crd(cluster.kubectl, f"{names.PLURAL}.{names.GROUP}")
     cluster.apply("after", suspend=True)
     cluster.eventually(lambda: seen("after"), seconds=60, what="the new pool is looked after")
     assert not_served(cluster) == ""
