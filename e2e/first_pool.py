@@ -43,8 +43,8 @@ def typed(cluster: Cluster, command: str) -> str:
 
 
 def load_function_image(installation: Installation, tag: str) -> None:
-    """Build the project's image with the example's function in it, and give it to the nodes."""
-    installation.load_image()
+    """Build the project's image with the example's function in it, and give that to the nodes."""
+    installation.build_image()
     container_file = str((EXAMPLE / "Containerfile").relative_to(REPOSITORY))
     installation.load_image(tag, container_file=container_file, context=EXAMPLE, base=RELEASE_IMAGE)
 

@@ -39,9 +39,20 @@ class Installation:
         context: Path = REPOSITORY,
         base: str | None = None,
     ) -> None:
-        """Build an image of the project, on `base` or on a bare system, and give it to the nodes."""
+        """Give the nodes an image of the project, on `base` or on a bare system; built once of the same files."""
+        self._cluster.load_image(self.build_image(tag, container_file=container_file, context=context, base=base))
+
+    def build_image(
+        self,
+        tag: str = IMAGE,
+        *,
+        container_file: str = "workers/Containerfile",
+        context: Path = REPOSITORY,
+        base: str | None = None,
+    ) -> Path:
+        """Like `load_image`, but the nodes do not get it; returns the archive."""
         base = base or images.base_image(say=self._say)
-        archive = images.build(
+        return images.build_once(
             REPOSITORY / container_file,
             context=context,
             tag=tag,
@@ -49,7 +60,6 @@ class Installation:
             arguments={"BASE": base},
             say=self._say,
         )
-        self._cluster.load_image(archive)
 
     def install(self, values: Mapping[str, Any], *, chart: Path = CHART) -> None:
         """Install or upgrade the chart; `wait` says when the operator is there."""

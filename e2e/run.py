@@ -5,11 +5,12 @@
     the quick start its pool on a real vLLM pod, its training job as a pod that finds the pool by name
     while it trains 1 → 2 → 1 replicas with `kubectl scale`
     at the end      the pool is deleted; whatever still carries its label is a failure
-    then            another pool under steady load, and everything that can happen to it (`faults/`)
-    at last         pools at zero, which are asked, or told by a training job when it will ask (`autoscaling/`)
+    then            another pool under steady load, and what can happen to it (`faults/`, but for the long ones)
+    at last         a pool at zero, which is told by a training job when it will ask (of `autoscaling/`)
 
 What was measured goes to `.rewardpool/e2e/summary.json`, `faults.json` and `autoscaling.json`. The exit status is
-0 only when no sample was lost, nothing is left and every fault was survived. Faults at random are `make soak`.
+0 only when no sample was lost, nothing is left and every fault was survived. `make e2e-faults` and
+`make e2e-autoscaling` play the rest as well; faults at random are `make soak`.
 Ctrl-C and failures clean up as well; a failure first shows pods, events and the operator's last lines.
 """
 
@@ -53,6 +54,8 @@ TRAINING_END_SECONDS = 60.0
 GONE_SECONDS = 120.0
 POLL_SECONDS = 0.5
 RANKS = 2
+SCALING = "training"
+"""Of the stories of `autoscaling/`. That on vLLM takes seven minutes, in which three engines start."""
 STEPS = 100_000
 """More than there is time for: the job is told to end when the scaling is done, however fast the machine is."""
 
@@ -256,8 +259,9 @@ def run(folder: Path, say: Say) -> dict[str, Any]:
         installation = Installation(cluster, folder=folder, say=say)
         try:
             summary = tell_story(cluster, installation, folder=folder, say=say)
-            results = faults.play.play_all(cluster, installation, folder=folder, say=say)
-            scaled = autoscaling.play.play_all(cluster, installation, folder=folder, say=say)
+            short = [fault for fault in faults.play.FAULTS if fault not in faults.play.LONG]
+            results = faults.play.play_all(cluster, installation, folder=folder, faults=short, say=say)
+            scaled = autoscaling.play.play_all(cluster, installation, folder=folder, only=SCALING, say=say)
         finally:
             say("cleaning up")
             installation.remove()

@@ -4,6 +4,7 @@ A tutorial is a page of docs/tutorials/. Its `console` blocks are one session of
 and with an empty home: lines that begin with `$ ` are typed, with what follows up to the end of a here-document, and
 the lines below must be in what comes of it, in that order. `…` in such a line stands for anything.
 
+Pages that install the same, one after the other, share the environment that the first of them made: pip has less to do.
 A page of `ON_CLUSTER` finds a fresh cluster, kubectl and helm, and in `$REGISTRY` the image that it says how to build.
 
 What every command took goes to `.rewardpool/tutorials.json`.
@@ -39,6 +40,8 @@ PAGES: Final = ROOT / "docs" / "tutorials"
 RESULT: Final = ROOT / ".rewardpool" / "tutorials.json"
 PAGE_SECONDS: Final = 900.0
 """The deadline of a page."""
+ENVIRONMENT: Final = "environment"
+"""Where pages make the one that they install into, from the home."""
 ON_CLUSTER: Final = ("kubernetes",)
 """Pages whose commands need a cluster."""
 REGISTRY: Final = "localhost"
@@ -143,14 +146,15 @@ def fresh_cluster() -> Iterator[dict[str, str]]:
 
 
 def run_page(page: Path, folder: Path, variables: Mapping[str, str] | None = None) -> dict[str, float]:
-    """Type a page's commands in a folder of their own, with further `variables`; returns the seconds of each.
+    """Type a page's commands with a new home, with further `variables`; returns the seconds of each.
 
     Raises:
         TutorialError: One failed, printed something else than shown, or all took longer than `PAGE_SECONDS`.
     """
     commands = typed_commands(page.read_text())
     home, checkout = folder / "home", folder / "home" / "rewardpool"
-    checkout.mkdir(parents=True)
+    new_home(home, made_by=folder / "made-by", commands=commands)
+    checkout.mkdir()
     copied_repository(checkout)
     (folder / "script").write_text(script(commands))
     shell = subprocess.Popen(
@@ -170,6 +174,24 @@ def run_page(page: Path, folder: Path, variables: Mapping[str, str] | None = Non
             os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
         _take_down(home)
+
+
+def new_home(home: Path, *, made_by: Path, commands: Sequence[Typed]) -> None:
+    """Empty the home, but for an environment that the page before made by the same commands, which `made_by` has."""
+    install = "\n".join(installing(commands))
+    kept = {ENVIRONMENT} if install and made_by.exists() and made_by.read_text() == install else set()
+    home.mkdir(parents=True, exist_ok=True)
+    for old in home.iterdir():
+        if old.name not in kept:
+            old.unlink() if old.is_symlink() or old.is_file() else shutil.rmtree(old)
+    made_by.write_text(install)
+
+
+def installing(commands: Sequence[Typed]) -> list[str]:
+    """Those that make the page's environment: up to the one that installs into it; none on a page that makes none."""
+    typed = [one.command for one in commands]
+    last = next((number for number, command in enumerate(typed, start=1) if command.startswith("pip install ")), 0)
+    return typed[:last]
 
 
 def _seconds(shell: subprocess.Popen[str], commands: Sequence[Typed], page: Path) -> dict[str, float]:
@@ -216,12 +238,13 @@ def main() -> int:
     parser.add_argument("page", nargs="*", help="such as one-machine; default: all")
     names = parser.parse_args().page or sorted(page.stem for page in PAGES.glob("*.md"))
     result: dict[str, dict[str, float]] = {}
-    for name in names:
-        print(name, flush=True)
-        cluster = fresh_cluster() if name in ON_CLUSTER else nullcontext()
-        with tempfile.TemporaryDirectory(prefix="rewardpool-tutorial-") as folder, cluster as variables:
-            result[name] = run_page(PAGES / f"{name}.md", Path(folder), variables)
-        print(f"  {sum(result[name].values()):6.1f} s  in all", flush=True)
+    # Those on a cluster last: they install nothing here.
+    with tempfile.TemporaryDirectory(prefix="rewardpool-tutorial-") as folder:
+        for name in sorted(names, key=lambda name: name in ON_CLUSTER):
+            print(name, flush=True)
+            with fresh_cluster() if name in ON_CLUSTER else nullcontext() as variables:
+                result[name] = run_page(PAGES / f"{name}.md", Path(folder), variables)
+            print(f"  {sum(result[name].values()):6.1f} s  in all", flush=True)
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
     return 0

@@ -123,6 +123,36 @@ def build(
     return archive
 
 
+def build_once(
+    container_file: Path, *, context: Path, tag: str, archive: Path, arguments: Mapping[str, str], say: Say
+) -> Path:
+    """Like `build`, but for an archive that was made of the same files, on the same base: it is taken as it is."""
+    require(NODE_PACKAGES, say=say)
+    note = archive.with_name(f"{archive.name}.made-of")
+    base = output_of(*_buildah("inspect"), "--type", "image", "--format", "{{.FromImageID}}", arguments["BASE"])
+    further = [base, *(f"{name}={value}" for name, value in sorted(arguments.items()))]
+    made_of = digest_of(container_file, context, further=further)
+    if archive.exists() and note.exists() and note.read_text() == made_of and _exists(tag):
+        say(f"the image {tag} is there, made of the same files")
+        return archive
+    note.unlink(missing_ok=True)
+    build(container_file, context=context, tag=tag, archive=archive, arguments=arguments, say=say)
+    note.write_text(made_of)
+    return archive
+
+
+def digest_of(container_file: Path, context: Path, *, further: Sequence[str] = ()) -> str:
+    """A digest of a container file, of all files that it copies from its context, and of `further` texts."""
+    text = container_file.read_text()
+    digest = hashlib.sha256("\0".join([text, *further]).encode())
+    copied = [line.split()[1:-1] for line in text.splitlines() if line.startswith("COPY ")]
+    for source in (context / name for names in copied for name in names):
+        files = [source] if source.is_file() else [file for file in source.rglob("*") if file.is_file()]
+        for file in sorted(file for file in files if "__pycache__" not in file.parts):
+            digest.update(f"\0{file.relative_to(context)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
 def lent_pip_settings(listing: str) -> str:
     """The text of a pip.conf with those settings of `pip config list`'s output that hold inside a build too.
 

@@ -32,6 +32,15 @@ FAULTS: Sequence[Fault] = (
     *partial.FAULTS,
     *operators.FAULTS,
 )
+LONG: Sequence[Fault] = (
+    rollouts.new_args_under_a_used_up_quota,
+    rollouts.broken_image,
+    objects.delete_owned_objects,
+    partial.secrets_refused,
+    operators.upgrade_the_chart,
+    operators.api_server_away,
+)
+"""Those that `make e2e` leaves out for their length: the operator's tests on a control plane do the same to it."""
 RATE = 40.0
 """Samples per second: two or so are at work at any time, and a busy machine of two cores keeps up."""
 AFTER_SECONDS = 1.0

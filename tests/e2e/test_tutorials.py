@@ -12,6 +12,7 @@ from tutorials import (
     TutorialError,
     Typed,
     missing_line,
+    new_home,
     run_page,
     script,
     typed_commands,
@@ -53,6 +54,24 @@ def test_a_page_that_shows_what_is_not_printed_fails(tmp_path: Path) -> None:
     page.write_text("```console\n$ echo one\ntwo\n```\n")
     with pytest.raises(TutorialError, match="does not print 'two'"):
         run_page(page, tmp_path / "run")
+
+
+def test_an_environment_is_kept_for_a_page_that_installs_the_same_and_nothing_else_is(tmp_path: Path) -> None:
+    home, made_by = tmp_path / "home", tmp_path / "made-by"
+
+    def begin(*commands: str) -> set[str]:
+        new_home(home, made_by=made_by, commands=[Typed(command, ()) for command in commands])
+        found = {path.name for path in home.iterdir()}
+        for left in (home / "environment", home / ".state"):
+            left.mkdir(exist_ok=True)
+        return found
+
+    install = ("python3 -m venv ../environment", "pip install '.[router]'")
+    assert begin(*install, "rewardpool up") == set()
+    assert begin(*install, "python train.py") == {"environment"}
+    assert begin(install[0], "pip install '.[router]' trl") == set()
+    assert begin("kubectl get pods") == set()
+    assert begin("kubectl get pods") == set()
 
 
 @pytest.mark.parametrize("folder", ["../shop", ".rewardpool/venvs/dev"])
