@@ -94,6 +94,11 @@ class LoopbackKubelet:
         self._stop.set()
         self._thread.join(timeout=20)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no pod runs here."""
+        return not self._pods
+
     def pid(self, pod: Mapping[str, Any]) -> int:
         """Process id of a running pod, to kill it by hand."""
         process = self._pods[pod["metadata"]["uid"]].process
@@ -118,8 +123,10 @@ class LoopbackKubelet:
             heartbeat = asyncio.create_task(self._heartbeat())
             try:
                 while not self._stop.is_set():
-                    for pod in (await self._call("GET", PODS))["items"]:
-                        uid = pod["metadata"]["uid"]
+                    pods = {pod["metadata"]["uid"]: pod for pod in (await self._call("GET", PODS))["items"]}
+                    for uid in tasks.keys() - pods.keys():
+                        tasks.pop(uid).cancel()  # deleted by force
+                    for uid, pod in pods.items():
                         if uid not in tasks:
                             tasks[uid] = asyncio.create_task(self._live_on(pod))
                         elif uid in self._pods:
@@ -177,11 +184,11 @@ class LoopbackKubelet:
             if running.process is not None and running.process.returncode is None:
                 running.process.kill()
                 await running.process.wait()
+            del self._pods[metadata["uid"]]
         # With force; the uid spares a pod that was made anew under the same name.
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
         with contextlib.suppress(aiohttp.ClientResponseError):
             await self._call("DELETE", path, options)
-        del self._pods[metadata["uid"]]
 
     async def _look_at(self, pod: dict[str, Any], running: RunningPod) -> None:
         """Take notice of what others did to the pod: deleted it, or opened one of its readiness gates."""
@@ -217,15 +224,17 @@ class LoopbackKubelet:
             startup = asyncio.create_task(self._started_up(pod, path, container, running))
             ended = asyncio.create_task(running.process.wait())
             deleting = asyncio.create_task(running.deleting.wait())
-            await asyncio.wait([ended, deleting], return_when=asyncio.FIRST_COMPLETED)
-            startup.cancel()
+            try:
+                await asyncio.wait([ended, deleting], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                startup.cancel()
+                deleting.cancel()
             if running.deleting.is_set():
                 await self._end(pod, container, running)
             else:
                 await self._report_end(pod, path, container, running)
                 await asyncio.sleep(RESTART_SECONDS)
                 running.restarts += 1
-            deleting.cancel()
 
     async def _initialise(self, pod: Any, container: Any, running: RunningPod, path: str) -> None:
         """Run an init container until it ends well, or the pod is deleted."""
@@ -238,8 +247,10 @@ class LoopbackKubelet:
             await self._tell_init(path, pod, container, running, state={"running": {"startedAt": _now()}}, last=last)
             ended = asyncio.create_task(running.process.wait())
             deleting = asyncio.create_task(running.deleting.wait())
-            await asyncio.wait([ended, deleting], return_when=asyncio.FIRST_COMPLETED)
-            deleting.cancel()
+            try:
+                await asyncio.wait([ended, deleting], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                deleting.cancel()
             if not ended.done():
                 running.process.terminate()
                 await ended

@@ -4,7 +4,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -41,6 +41,7 @@ PATHS = {
     for kind, plural in kinds.items()
 }
 """Where the API server has the objects of a kind, but for the namespace."""
+OWNED = ("pod", "service", "secret", "configmap", "pdb")
 FUNCTIONS = Path(__file__).resolve().parent
 
 
@@ -149,11 +150,33 @@ class Cluster:
     def eventually(self, holds: Callable[[], object], *, seconds: float, what: str) -> None:
         self.operator.until(lambda: bool(holds()), seconds=seconds, what=what, every=LOOK_SECONDS)
 
+    def clear(self) -> None:
+        """Remove all pools, what belongs to them and what scales them; their pods end at once."""
+        self.kubectl("delete", "rewardpools,leases,horizontalpodautoscalers", "--all")
+        sets = lambda: [*self.all("deployment"), *self.all("replicaset")]  # noqa: E731
+        self.eventually(lambda: not sets(), seconds=30, what="nobody makes pods any more")
+        self.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+        owned = lambda: [one for kind in OWNED for one in self.all(kind, names.LABEL_POOL)]  # noqa: E731
+        self.eventually(lambda: not owned() and self.kubelet.is_idle, seconds=30, what="nothing is left of the pools")
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster of all modules that leave the operator and the API server as they were."""
+    with new_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
+    """The operator runs, and there is no pool yet."""
+    yield shared_cluster
+    shared_cluster.clear()
+
+
+@contextmanager
+def new_cluster(folder: Path) -> Iterator[Cluster]:
     """The operator runs; nothing else does yet. With an API server of its own: the node runs all pods that one has."""
-    folder = tmp_path_factory.mktemp("cluster")
     pythons = {"worker": sys.executable, "download": sys.executable, "router": server_python()}
     with ExitStack() as stack:
         control_plane = stack.enter_context(new_control_plane(folder / "control-plane"))

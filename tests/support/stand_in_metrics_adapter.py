@@ -68,7 +68,12 @@ class StandInMetricsAdapter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
+        try:
+            # One that does not answer keeps the garbage collector from knowing all kinds.
+            self._kubectl("delete", "apiservice", f"{VERSION}.{GROUP}")
+            self._kubectl("delete", "service", SERVICE, f"--namespace={NAMESPACE}")
+        finally:
+            self._stop()
 
     def _stop(self) -> None:
         if self._runner is not None:

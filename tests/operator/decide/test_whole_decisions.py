@@ -65,7 +65,7 @@ def settled(fleet):
     return fleet
 
 
-thorough = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 stories = st.lists(happenings, max_size=12)
 
 

@@ -23,13 +23,12 @@ EVENTS = "{.type} {.object.metadata.name}\n"
 
 
 @pytest.fixture(scope="module")
-def sharing(cluster: Cluster) -> Iterator[Cluster]:
+def sharing(cluster: Cluster) -> Cluster:
     """Two pools of equal rank: `first` has all of the budget, `second` wants three of its replicas."""
     apply(cluster, "first", replicas=TOTAL)
     cluster.eventually(lambda: cluster.is_ready("first", replicas=TOTAL), seconds=SECONDS, what="the first pool serves")
     apply(cluster, "second", replicas=3)
-    yield cluster
-    cluster.kubectl("delete", "rewardpool", "--all")
+    return cluster
 
 
 def apply(cluster: Cluster, pool: str, *, replicas: int, priority: int = 0, total: int = TOTAL) -> None:

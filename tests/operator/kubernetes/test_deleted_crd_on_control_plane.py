@@ -1,13 +1,14 @@
 """The CRD is deleted under a running operator, and comes back. A real API server and the operator as a process."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from support.operator_cluster import NAMESPACE, Cluster
+from support.operator_cluster import NAMESPACE, Cluster, new_cluster
 
 from cluster.kubectl import wait_for_crd
 from rewardpool_api import names
@@ -15,6 +16,13 @@ from rewardpool_api import names
 pytestmark = pytest.mark.real
 
 CRD = Path(__file__).resolve().parents[3] / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One of its own: Kubernetes' garbage collector may take half a minute to look at the CRD again."""
+    with new_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 def not_served(cluster: Cluster) -> str:

@@ -39,11 +39,9 @@ def repo(hub: FakeHub) -> FakeRepo:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def pool(cluster: Cluster, hub: FakeHub) -> Iterator[None]:
+def pool(cluster: Cluster, hub: FakeHub) -> None:
     hub.hold_after = CHUNK + 1
     apply(cluster, hub, replicas=1)
-    yield
-    cluster.kubectl("delete", "rewardpool", POOL)
 
 
 def apply(cluster: Cluster, hub: FakeHub, **spec: Any) -> None:

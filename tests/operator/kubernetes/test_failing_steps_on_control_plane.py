@@ -32,11 +32,9 @@ TOLD_SECONDS = 15.0
 
 
 @pytest.fixture(scope="module", autouse=True)
-def pool(cluster: Cluster) -> Iterator[None]:
+def pool(cluster: Cluster) -> None:
     cluster.apply(POOL, replicas=1)
     cluster.eventually(lambda: cluster.is_ready(POOL, replicas=1), seconds=60, what="the pool is ready")
-    yield
-    cluster.kubectl("delete", "rewardpool", POOL)
 
 
 @contextmanager

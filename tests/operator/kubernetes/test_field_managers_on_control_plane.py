@@ -3,7 +3,6 @@
 A pool of a GitOps tool, which applies its manifest by server-side apply, over its life.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,11 +21,10 @@ SECONDS = 45
 
 
 @pytest.fixture(scope="module")
-def declared(cluster: Cluster) -> Iterator[Cluster]:
+def declared(cluster: Cluster) -> Cluster:
     apply(cluster)
     wait(cluster, replicas=1)
-    yield cluster
-    cluster.kubectl("delete", "rewardpool", POOL)
+    return cluster
 
 
 def manifest(cluster: Cluster, **env: str) -> str:

@@ -38,11 +38,9 @@ SCALING = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def pool(cluster: Cluster) -> Iterator[None]:
+def pool(cluster: Cluster) -> None:
     cluster.apply(POOL, autoscaling=SCALING)
     cluster.eventually(lambda: is_at_zero(cluster), seconds=60, what="the pool is at zero, and ready to be asked")
-    yield
-    cluster.kubectl("delete", "rewardpool", POOL)
 
 
 def is_at_zero(cluster: Cluster) -> bool:
@@ -133,6 +131,7 @@ def frozen_router(cluster: Cluster, router: dict[str, Any] | None = None) -> Ite
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.long  # so does one of the simulated runs, in which routers fall silent
 def test_a_router_that_hangs_takes_nobody_away(cluster: Cluster) -> None:
     with callers(cluster, 2 * TARGET):
         cluster.eventually(lambda: cluster.is_ready(POOL, replicas=2), seconds=30, what="two replicas serve")
@@ -181,6 +180,7 @@ def listed(cluster: Cluster, name: str) -> set[str]:
     return {worker["url"] for worker in (answer or {}).get("workers", ())}
 
 
+@pytest.mark.long  # the end-to-end run has a silent router and one that moves
 def test_a_pool_at_zero_grows_by_one_router_while_the_other_one_is_silent(
     cluster: Cluster, two_routers: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
@@ -207,6 +207,7 @@ def test_a_pool_at_zero_grows_by_one_router_while_the_other_one_is_silent(
     assert set(answers) == {200}
 
 
+@pytest.mark.long
 def test_a_router_pod_with_a_new_address_has_its_workers_there(
     cluster: Cluster, two_routers: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:

@@ -132,12 +132,11 @@ class Rolling:
 
 
 @pytest.fixture(scope="module")
-def rolling(cluster: Cluster) -> Iterator[Rolling]:
+def rolling(cluster: Cluster) -> Rolling:
     pool = Rolling(cluster)
     pool.apply()
     pool.eventually(pool.serves, "the pool serves")
-    yield pool
-    cluster.kubectl("delete", "rewardpool", POOL)
+    return pool
 
 
 @pytest.fixture(autouse=True)

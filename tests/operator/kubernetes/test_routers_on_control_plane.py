@@ -28,13 +28,12 @@ SPEC = {"replicas": 2, "requestTimeoutSeconds": 10}
 
 @pytest.fixture(scope="module")
 def service(cluster: Cluster) -> Iterator[StandInService]:
-    """The pool serves with two workers behind two routers."""
-    cluster.apply(POOL, replicas=2, router=SPEC)
+    """The pool serves with two workers behind two routers of the other program."""
+    cluster.apply(POOL, replicas=2, router={**SPEC, "flavor": "smg"})
     cluster.eventually(lambda: cluster.is_ready(POOL, replicas=2), seconds=60, what="the pool is ready")
     cluster.eventually(lambda: are_replaced(cluster, set()), seconds=20, what="both routers are ready")
     with StandInService(lambda: ready_routers(cluster.pods(POOL, "router"))) as service:
         yield service
-    cluster.kubectl("delete", "rewardpool", POOL)
 
 
 def write_certificate(cluster: Cluster, folder: Path, *, host: str = HOST, with_ca: bool = True) -> None:
@@ -51,6 +50,11 @@ def write_certificate(cluster: Cluster, folder: Path, *, host: str = HOST, with_
         "data": {name: base64.b64encode(path.read_bytes()).decode() for name, path in files.items()},
     }
     cluster.kubectl("apply", "-f", "-", data=json.dumps(manifest))
+
+
+def serve_https(cluster: Cluster) -> None:
+    """Apply the pool with the certificate that the Secret has."""
+    cluster.apply(POOL, replicas=2, router={**SPEC, "tls": {"secretName": SECRET}})
 
 
 def router_names(cluster: Cluster) -> set[str]:
@@ -72,11 +76,10 @@ def test_routers_are_ready_only_with_the_operators_consent(cluster: Cluster, ser
         assert [item["status"] for item in opened] == ["True"]
 
 
-@pytest.mark.parametrize("flavor", ["smg", "sglang-router"])
-def test_another_router_program_costs_no_request(cluster: Cluster, service: StandInService, flavor: str) -> None:
+def test_another_router_program_costs_no_request(cluster: Cluster, service: StandInService) -> None:
     before = router_names(cluster)
     with training(cluster, POOL, service) as trainer:
-        cluster.apply(POOL, replicas=2, router={**SPEC, "flavor": flavor})
+        cluster.apply(POOL, replicas=2, router=SPEC)
         cluster.eventually(lambda: are_replaced(cluster, before), seconds=60, what="the routers are replaced")
     print(f"{trainer.outcomes.total()} samples, retries {dict(trainer.report.retries)}")
     assert set(trainer.outcomes) == {"right"}
@@ -84,7 +87,7 @@ def test_another_router_program_costs_no_request(cluster: Cluster, service: Stan
 
 def test_a_missing_certificate_is_told_and_changes_no_router(cluster: Cluster, service: StandInService) -> None:
     before = router_names(cluster)
-    cluster.apply(POOL, replicas=2, router={**SPEC, "tls": {"secretName": SECRET}})
+    serve_https(cluster)
     cluster.eventually(
         lambda: reason(cluster, "RouterReady") == ConditionReason.TLS_UNUSABLE, seconds=15, what="it is told"
     )
@@ -106,6 +109,33 @@ def test_a_trainer_follows_its_pool_to_https(cluster: Cluster, service: StandInS
     assert set(trainer.outcomes) == {"right"}
 
 
+def test_a_certificate_for_another_host_is_refused_and_the_old_routers_stay(
+    cluster: Cluster, service: StandInService, tmp_path: Path
+) -> None:
+    before = router_names(cluster)
+    write_certificate(cluster, tmp_path / "wrong", host="elsewhere.example")
+    cluster.eventually(
+        lambda: reason(cluster, "Degraded") == ConditionReason.CERTIFICATE_REFUSED, seconds=30, what="it is told"
+    )
+    assert f"is not valid for '{HOST}'" in cluster.condition(POOL, "Degraded")["message"]
+    assert {pod["metadata"]["name"] for pod in cluster.pods(POOL, "router") if is_ready(pod)} == before
+
+
+def is_ready(pod: dict[str, object]) -> bool:
+    return len(ready_routers([pod])) == 1
+
+
+@pytest.fixture
+def over_https(cluster: Cluster, service: StandInService, tmp_path: Path) -> None:
+    """The pool has a certificate, by whichever test."""
+    if not cluster.status(POOL)["url"].startswith("https://"):
+        before = router_names(cluster)
+        write_certificate(cluster, tmp_path / "first")
+        serve_https(cluster)
+        cluster.eventually(lambda: are_replaced(cluster, before), seconds=60, what="the routers are replaced")
+
+
+@pytest.mark.usefixtures("over_https")
 @pytest.mark.parametrize(
     "with_ca",
     [pytest.param(True, id="another CA"), pytest.param(False, id="none but itself", marks=pytest.mark.long)],
@@ -125,22 +155,4 @@ def test_another_certificate_costs_no_request(
         return now != bundle and len(now) < 1.5 * len(bundle)
 
     cluster.eventually(trusts_only_the_next, seconds=20, what="the old certificates are trusted no longer")
-
-
-def test_a_certificate_for_another_host_is_refused_and_the_old_routers_stay(
-    cluster: Cluster, service: StandInService, tmp_path: Path
-) -> None:
-    before = router_names(cluster)
-    write_certificate(cluster, tmp_path / "wrong", host="elsewhere.example")
-    cluster.eventually(
-        lambda: reason(cluster, "Degraded") == ConditionReason.CERTIFICATE_REFUSED, seconds=30, what="it is told"
-    )
-    assert f"is not valid for '{HOST}'" in cluster.condition(POOL, "Degraded")["message"]
-    assert {pod["metadata"]["name"] for pod in cluster.pods(POOL, "router") if is_ready(pod)} == before
-    write_certificate(cluster, tmp_path / "right")
-    cluster.eventually(lambda: are_replaced(cluster, before), seconds=60, what="the routers are replaced")
     cluster.eventually(lambda: reason(cluster, "Degraded") == "AsExpected", seconds=20, what="nothing is wrong")
-
-
-def is_ready(pod: dict[str, object]) -> bool:
-    return len(ready_routers([pod])) == 1

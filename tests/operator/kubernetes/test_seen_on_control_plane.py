@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,9 @@ SERIES = {"namespace": NAMESPACE, "pool": POOL}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def pool(cluster: Cluster) -> Iterator[None]:
+def pool(cluster: Cluster) -> None:
     cluster.apply(POOL, replicas=1, rollout={"progressDeadlineSeconds": 20})
     cluster.eventually(lambda: cluster.is_ready(POOL, replicas=1), seconds=60, what="the pool is ready")
-    yield
-    cluster.kubectl("delete", "rewardpool", POOL, "--ignore-not-found")
 
 
 def plugin(cluster: Cluster, *arguments: str) -> tuple[int, str, str]:

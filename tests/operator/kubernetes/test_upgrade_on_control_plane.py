@@ -61,8 +61,8 @@ def upgraded(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             file.write("# another version\n")
     cluster.start_operator(PYTHONPATH=str(other.parent), REWARDPOOL_IMAGE="rewardpool:other")
     yield cluster
-    for pool in POOLS:
-        cluster.kubectl("delete", "rewardpool", pool)
+    cluster.stop_operator()
+    cluster.start_operator()
 
 
 def test_an_upgrade_with_other_files_and_another_image_replaces_no_worker(upgraded: Cluster) -> None:
