@@ -1,4 +1,4 @@
-"""The real SGLang on a CPU: two replicas behind a real router, of each class whose head it gives a bias of its own.
+"""The real SGLang on a CPU: two replicas behind a real router, of a class whose head it gives a bias of its own.
 
 `test_parity.py` compares more classes and more samples, and `test_bad_input.py` has more of what is refused.
 """
@@ -34,7 +34,7 @@ class Pool:
     expected: list[Numbers]
 
 
-@pytest.fixture(scope="module", params=["Qwen3", "Qwen2"])
+@pytest.fixture(scope="module", params=["Qwen3", pytest.param("Qwen2", marks=pytest.mark.long)])
 def pool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     engine_python("sglang")
     folder = tmp_path_factory.mktemp("sglang")

@@ -61,13 +61,16 @@ def right(solution_str: str, ground_truth: str, extra_info: dict[str, Any], **_:
     return {"score": solution_str == ground_truth, "level": extra_info["level"]}
 
 
+RIGHT = {"function": right, "run_in": "threads"}
+"""In processes it would import this module, and torch and pandas with it."""
+
 FRAME = pandas.DataFrame(
     {"prompt": ["a?", "b?"], "response": ["1", "2"], "ground_truth": ["1", "3"], "extra_info": [{"level": 1}] * 2}
 )
 
 
 def test_a_frame_is_scored_by_its_columns_and_by_its_rows() -> None:
-    with rewardpool.Reward(right) as reward:
+    with rewardpool.Reward(RIGHT) as reward:
         by_columns = reward(
             FRAME["prompt"], FRAME["response"], ground_truth=FRAME["ground_truth"], extra_info=FRAME["extra_info"]
         )
@@ -77,7 +80,7 @@ def test_a_frame_is_scored_by_its_columns_and_by_its_rows() -> None:
 
 
 def test_a_frame_itself_is_refused_with_the_way_to_its_rows() -> None:
-    with rewardpool.Reward(right) as reward, pytest.raises(TypeError, match=r'give frame\.to_dict\("records"\)'):
+    with rewardpool.Reward(RIGHT) as reward, pytest.raises(TypeError, match=r'give frame\.to_dict\("records"\)'):
         reward.rate(FRAME)  # type: ignore[arg-type]
 
 
@@ -85,6 +88,6 @@ def test_messages_of_a_parquet_file_are_read(tmp_path: Any) -> None:
     messages = [{"role": "user", "content": "one?"}]
     pandas.DataFrame({"prompt": [messages], "extra_info": [{"level": 1, "split": None}]}).to_parquet(tmp_path / "a")
     read = pandas.read_parquet(tmp_path / "a")
-    with rewardpool.Reward(right) as reward:
+    with rewardpool.Reward(RIGHT) as reward:
         [score] = reward(read["prompt"], ["4"], ground_truth=["4"], extra_info=read["extra_info"])
     assert score == 1.0

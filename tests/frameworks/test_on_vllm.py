@@ -21,7 +21,8 @@ import rewardpool.trl
 from rewardpool import slime
 from rewardpool.openrlhf import reward_function
 
-pytestmark = pytest.mark.real
+# The adapters are tested on pools of functions, and the client's tests score and judge by the same two models.
+pytestmark = [pytest.mark.real, pytest.mark.long]
 
 ANSWERS = ["4", "44", "1234567", "9"]
 

@@ -18,14 +18,14 @@ import pytest
 from openrlhf.utils.agent import SingleTurnAgentExecutor
 from support import tiny_policy
 from support.fleet import eventually
-from support.local_machine import POOL, LocalMachine, finish, machine
+from support.local_machine import POOL, LocalMachine, finish, lasting
 from support.revisions import SCORES, Workers, served
 
 import rewardpool.openrlhf
 from rewardpool.openrlhf import reward_function
 from rewardpool_api import names
 
-__all__ = ["machine"]
+__all__ = ["lasting"]
 
 pytestmark = pytest.mark.real
 
@@ -49,9 +49,13 @@ async def slow(data_source, solution_str, ground_truth, extra_info):
 """
 
 
-async def bring_up_slow(machine: LocalMachine, *, replicas: int = 2) -> None:
-    (machine.home / "slow.py").write_text(SLOW)
-    await machine.up(model={"source": "python://slow:slow", "type": "Function"}, replicas=replicas)
+@pytest.fixture
+async def machine(lasting: LocalMachine) -> LocalMachine:
+    """One with a slow pool of two workers, whole again after the test before."""
+    (lasting.home / "slow.py").write_text(SLOW)
+    await lasting.up(model={"source": "python://slow:slow", "type": "Function"}, replicas=2)
+    await lasting.serves(2)
+    return lasting
 
 
 async def rolled_out(url: str) -> list[Any]:
@@ -94,7 +98,6 @@ EXPECTED = [float(index % 10) for index in range(ROLLOUTS)]
 async def test_the_gateway_answers_openrlhf_though_worker_and_router_die_and_ends_when_told(
     machine: LocalMachine, policy_tokenizer: Path
 ) -> None:
-    await bring_up_slow(machine)
     async with gateway(machine, "--policy-tokenizer", str(policy_tokenizer)) as (url, process):
         rewards = await while_worker_and_router_die(machine, url + "/get_reward")
         process.send_signal(signal.SIGTERM)
@@ -102,11 +105,9 @@ async def test_the_gateway_answers_openrlhf_though_worker_and_router_die_and_end
     assert [reward for [reward] in rewards] == EXPECTED
     assert code == 0
     assert "needed a retry" in said
-    assert (await machine.run("down"))[0] == 0
 
 
 async def test_requests_in_flight_are_answered_before_the_gateway_ends(machine: LocalMachine) -> None:
-    await bring_up_slow(machine, replicas=1)
     key_file = machine.home / "gateway.key"
     async with gateway(machine, "--key-file", str(key_file)) as (url, process), aiohttp.ClientSession() as session:
         with_key = url.replace("http://", f"http://trainer:{key_file.read_text()}@")
@@ -123,7 +124,6 @@ async def test_requests_in_flight_are_answered_before_the_gateway_ends(machine: 
         process.send_signal(signal.SIGTERM)
         assert [await answer.json() for answer in await asyncio.gather(*asked)] == [4.0] * 20
         assert await finish(process) == (0, "")
-    assert (await machine.run("down"))[0] == 0
 
 
 @pytest.mark.parametrize(("group", "scores"), [("task-1", 1), (None, 2)])
@@ -159,7 +159,6 @@ def _finds_pools(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> None
 async def test_a_function_file_needs_no_gateway_though_worker_and_router_die(
     machine: LocalMachine, policy_tokenizer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await bring_up_slow(machine)
     file = machine.home / "reward.py"
     file.write_text(
         "from rewardpool.openrlhf import reward_function\n"
@@ -170,4 +169,3 @@ async def test_a_function_file_needs_no_gateway_though_worker_and_router_die(
     monkeypatch.setenv(rewardpool.openrlhf.ENV_POLICY_TOKENIZER, str(policy_tokenizer))
     itself = await rolled_out(rewardpool.openrlhf.__file__)
     assert [reward.item() for reward in itself] == EXPECTED
-    assert (await machine.run("down"))[0] == 0

@@ -78,6 +78,10 @@ def said(data_source: str, solution_str: str, ground_truth: Any, extra_info: Map
     return float(solution_str == ground_truth)
 
 
+SAID = {"function": said, "run_in": "threads"}
+"""In processes it would import this module, and transformers with it, for each of the tests."""
+
+
 @functools.cache
 def text_of(folder: str | None) -> PolicyText:
     return PolicyText.load(folder, field="--policy-tokenizer")
@@ -85,12 +89,12 @@ def text_of(folder: str | None) -> PolicyText:
 
 @functools.cache
 def function_of(folder: str | None) -> Any:
-    return reward_function({"function": said}, policy_tokenizer=folder)
+    return reward_function(SAID, policy_tokenizer=folder)
 
 
 async def through_the_gateway(policy: str | None, query: str, prompt: str, label: str) -> tuple[int, Any]:
     """The status and the answer of a gateway."""
-    app = gateway_app(open_reward({"function": said}), GatewaySettings(text=text_of(policy)))
+    app = gateway_app(open_reward(SAID), GatewaySettings(text=text_of(policy)))
     body = {"query": [query], "prompts": [prompt], "labels": [label]}
     async with TestClient(TestServer(app)) as client, client.post("/get_reward", json=body) as answer:
         return answer.status, await answer.json()

@@ -119,7 +119,9 @@ def fails_on_odd_lengths(data_source: str, solution_str: str, ground_truth: Any,
 
 
 def test_a_row_without_a_reward_is_left_out_of_its_group_by_trl(tmp_path: Path) -> None:
-    reward = rewardpool.trl.reward({"function": fails_on_odd_lengths, "name": "direct"}, on_failure="skip")
+    reward = rewardpool.trl.reward(
+        {"function": fails_on_odd_lengths, "run_in": "threads", "name": "direct"}, on_failure="skip"
+    )
     logs = trained_logs(tmp_path, [reward])
     rewards, advantages = list(logs["rewards"]["direct"]), list(logs["advantages"])
     assert 0 < sum(map(math.isnan, rewards)) < len(rewards)
@@ -143,7 +145,7 @@ def noted(ratings: list[Any]) -> list[float]:
 
 def test_the_groups_that_are_compared_are_trls_also_where_problems_are_equal(tmp_path: Path) -> None:
     sizes.clear()
-    reward = rewardpool.trl.reward({"function": length_of, "post_process": noted})
+    reward = rewardpool.trl.reward({"function": length_of, "run_in": "threads", "post_process": noted})
     trainer_of(tmp_path, [reward], digits="11111111").train()
     assert sizes == [4, 4] * STEPS
     reward.close()
@@ -154,7 +156,7 @@ def length_of(data_source: str, solution_str: str, ground_truth: Any, extra_info
 
 
 def test_a_reward_that_may_give_none_is_refused_beside_another(tmp_path: Path) -> None:
-    reward = rewardpool.trl.reward({"function": fails_on_odd_lengths}, on_failure="skip")
+    reward = rewardpool.trl.reward({"function": fails_on_odd_lengths, "run_in": "threads"}, on_failure="skip")
     with pytest.raises(ConfigError, match=r"several reward functions \(here 2\)"):
         trained(tmp_path, [reward, direct])
 

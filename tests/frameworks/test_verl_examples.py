@@ -57,9 +57,12 @@ def composed(name: str, policy: Path, pool: str) -> Any:
     return migrate_legacy_reward_impl(OmegaConf.create(text))
 
 
-@pytest.fixture(
-    params=["sync", "fully_async", *(pytest.param(name, marks=pytest.mark.long) for name in ALIKE)],
-)
+def in_turn(examples: list[str]) -> list[Any]:
+    """Those examples as parameters: verl takes twenty seconds for a config."""
+    return [pytest.param(name, marks=pytest.mark.long) if name in ALIKE else name for name in examples]
+
+
+@pytest.fixture(params=in_turn([*V1, *APART]))
 def config(request: pytest.FixtureRequest, policy: Path, function_pool: str) -> Any:
     return composed(request.param, policy, function_pool).copy()
 
@@ -77,14 +80,14 @@ def test_verl_and_the_plugin_accept_its_config(config: Any, function_pool: str) 
     assert (settings.spec["pool"], settings.inline) == (function_pool, True)
 
 
-@pytest.mark.parametrize("name", V1)
+@pytest.mark.parametrize("name", in_turn(V1))
 def test_the_v1_trainer_that_it_names_is_made_of_it(name: str, policy: Path, function_pool: str) -> None:
     config = composed(name, policy, function_pool)
     trainer = get_trainer_cls(config.trainer.v1.trainer_mode)(config)
     assert trainer.trainer_mode == name
 
 
-@pytest.mark.parametrize("name", APART)
+@pytest.mark.parametrize("name", in_turn(APART))
 def test_trainer_and_rollout_have_gpus_of_their_own(name: str, policy: Path, function_pool: str) -> None:
     config = composed(name, policy, function_pool)
     roles, _ = create_role_worker_mapping(config)

@@ -7,9 +7,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 from support.fleet import FUNCTION, ROOT, SERVED_NAME, Program
-from support.local_machine import machine
+from support.local_machine import lasting, machine
 
-__all__ = ["machine"]
+__all__ = ["lasting", "machine"]
 
 
 @pytest.fixture

@@ -38,10 +38,23 @@ with pool.awake():
 @pytest.fixture
 def machine_here(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> LocalMachine:
     """A machine whose pools this process finds."""
+    find_pools_of(machine, monkeypatch)
+    return machine
+
+
+@pytest.fixture
+async def sleeper(lasting: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> LocalMachine:
+    """The machine of the tests that leave its pool, of two replicas, serving and asleep."""
+    find_pools_of(lasting, monkeypatch)
+    if lasting.folder.read_pool() is None:
+        await up(lasting, replicas=2)
+    return lasting
+
+
+def find_pools_of(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in machine.environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("KUBECONFIG", str(machine.home / "none"))
-    return machine
 
 
 def engine(**env: str) -> dict[str, Any]:
@@ -66,21 +79,19 @@ def sleep_of(machine: LocalMachine) -> SleepStatus:
     return status
 
 
-async def test_it_sleeps_whenever_nobody_holds_it_awake(machine_here: LocalMachine) -> None:
-    await up(machine_here, replicas=2)
-    assert sleep_of(machine_here) == SleepStatus(state="Asleep")
+async def test_it_sleeps_whenever_nobody_holds_it_awake(sleeper: LocalMachine) -> None:
+    assert sleep_of(sleeper) == SleepStatus(state="Asleep")
     async with Pool(CONFIG) as pool:
         for _ in range(2):
             async with pool.awake(), pool.awake():
-                assert sleep_of(machine_here).state == "Awake"
+                assert sleep_of(sleeper).state == "Awake"
                 scores = await asyncio.gather(*(pool.score(Sample(text="x" * n)) for n in range(1, 20)))
                 assert scores == [float(n) for n in range(1, 20)]
-            assert sleep_of(machine_here) == SleepStatus(state="Asleep")
-            assert {worker.phase for worker in machine_here.pool().status.workers} == {"Asleep"}
+            assert sleep_of(sleeper) == SleepStatus(state="Asleep")
+            assert {worker.phase for worker in sleeper.pool().status.workers} == {"Asleep"}
 
 
-async def test_a_sample_in_flight_is_scored_before_it_sleeps(machine_here: LocalMachine) -> None:
-    await up(machine_here)
+async def test_a_sample_in_flight_is_scored_before_it_sleeps(sleeper: LocalMachine) -> None:
     async with Pool(CONFIG) as pool:
         async with pool.awake():
             score = asyncio.create_task(pool.score(Sample(text="abc")))
@@ -88,19 +99,18 @@ async def test_a_sample_in_flight_is_scored_before_it_sleeps(machine_here: Local
         assert await asyncio.wait_for(score, 1) == 3.0
 
 
-async def test_a_holder_that_is_killed_keeps_nothing_awake(machine_here: LocalMachine) -> None:
-    await up(machine_here)
+async def test_a_holder_that_is_killed_keeps_nothing_awake(sleeper: LocalMachine) -> None:
     holder = start_holder()
     try:
         assert holder.stdout is not None
         assert await asyncio.to_thread(holder.stdout.readline) == "awake\n"
-        assert sleep_of(machine_here).state == "Awake"
+        assert sleep_of(sleeper).state == "Awake"
     finally:
         holder.send_signal(signal.SIGKILL)
         holder.communicate()
 
     async def asleep() -> bool:
-        return sleep_of(machine_here) == SleepStatus(state="Asleep")
+        return sleep_of(sleeper) == SleepStatus(state="Asleep")
 
     await eventually(asleep, what="it sleeps", seconds=10)
 
@@ -132,8 +142,7 @@ async def test_an_engine_that_lost_its_weights_is_started_again_and_scores_right
         assert "it came back without its weights" in machine_here.folder.logs.joinpath("supervisor.log").read_text()
 
 
-async def test_a_training_loop_shares_its_gpu(machine_here: LocalMachine) -> None:
-    await up(machine_here)
+async def test_a_training_loop_shares_its_gpu(sleeper: LocalMachine) -> None:
     seen: list[str] = []
 
     async def score(gpu: SharedGpu, pool: Pool, number: int) -> float:
@@ -143,7 +152,7 @@ async def test_a_training_loop_shares_its_gpu(machine_here: LocalMachine) -> Non
     async with Pool(CONFIG) as pool, SharedGpu(pool.awake, Costs(patience_seconds=0.02)) as gpu:
         for _ in range(3):
             async with gpu.training():
-                seen.append(sleep_of(machine_here).state)
+                seen.append(sleep_of(sleeper).state)
                 scores = [asyncio.create_task(score(gpu, pool, number)) for number in range(1, 9)]
                 await asyncio.sleep(0.2)
                 assert not any(task.done() for task in scores)
@@ -154,12 +163,11 @@ async def test_a_training_loop_shares_its_gpu(machine_here: LocalMachine) -> Non
     print(report)
 
 
-async def test_code_that_is_not_async_holds_it_too(machine_here: LocalMachine) -> None:
-    await up(machine_here)
+async def test_code_that_is_not_async_holds_it_too(sleeper: LocalMachine) -> None:
 
     def hold() -> float:
         with BlockingPool(CONFIG) as pool, pool.awake():
             return pool.score(Sample(text="abc"))
 
     assert await asyncio.to_thread(hold) == 3.0
-    assert sleep_of(machine_here).state == "Asleep"
+    assert sleep_of(sleeper).state == "Asleep"

@@ -15,12 +15,12 @@ PROMPTS = ["How long?"] * 3
 
 
 @pytest.fixture
-async def pool(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> LocalMachine:
+async def pool(lasting: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> LocalMachine:
     """A pool that this process finds, too."""
-    monkeypatch.setenv(names.ENV_STATE_DIR, machine.environ[names.ENV_STATE_DIR])
+    monkeypatch.setenv(names.ENV_STATE_DIR, lasting.environ[names.ENV_STATE_DIR])
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
-    await machine.up()
-    return machine
+    await lasting.up()
+    return lasting
 
 
 async def test_a_name_a_url_and_a_mixture_give_the_scores_of_the_pool(pool: LocalMachine) -> None:

@@ -35,6 +35,7 @@ async def test_replicas_of_two_pools_have_a_gpu_each_and_a_third_pool_is_refused
     assert sorted(machine.gpus()) == ["0", "1", "2"]
 
 
+@pytest.mark.long
 async def test_the_gpus_that_the_terminal_of_up_has_are_those_of_its_pool_whoever_scales_it(
     machine: LocalMachine,
 ) -> None:
@@ -48,6 +49,7 @@ async def test_the_gpus_that_the_terminal_of_up_has_are_those_of_its_pool_whoeve
     assert (code, "for each of 3 replicas, and this machine has 2 GPUs for the pool" in said) == (2, True), said
 
 
+@pytest.mark.long
 async def test_a_changed_manifest_replaces_one_by_one_where_no_gpu_is_free(machine: LocalMachine) -> None:
     machine.give_gpus(2)
     await machine.up(replicas=2, worker=ONE_EACH)

@@ -59,36 +59,36 @@ async def test_a_pool_that_is_down_is_not_found(machine: LocalMachine) -> None:
     assert "Stopped" in (await machine.run("status", POOL))[1]
 
 
-async def test_keys_are_in_files_of_the_owner_and_in_no_command_line(machine: LocalMachine) -> None:
-    await machine.up()
-    for file in (machine.folder.key_file, machine.folder.admin_key_file):
+async def test_keys_are_in_files_of_the_owner_and_in_no_command_line(lasting: LocalMachine) -> None:
+    await lasting.up(replicas=2)
+    for file in (lasting.folder.key_file, lasting.folder.admin_key_file):
         assert file.stat().st_mode & 0o777 == 0o600
-        assert not any(file.read_text() in " ".join(process.cmdline()) for process in machine.processes())
+        assert not any(file.read_text() in " ".join(process.cmdline()) for process in lasting.processes())
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"{machine.pool().status.url}/v1/embeddings", json={"model": "m", "input": "x"}) as answer,
+        session.post(f"{lasting.pool().status.url}/v1/embeddings", json={"model": "m", "input": "x"}) as answer,
     ):
         assert answer.status == 401
 
 
 async def test_a_killed_worker_is_replaced_and_no_request_is_lost(
-    machine: LocalMachine, session: aiohttp.ClientSession
+    lasting: LocalMachine, session: aiohttp.ClientSession
 ) -> None:
-    await machine.up(replicas=2)
-    victim = machine.pool().status.workers[0]
+    await lasting.up(replicas=2)
+    victim = lasting.pool().status.workers[0]
     assert victim.pid is not None
     async with asyncio.TaskGroup() as group:
-        calls = [group.create_task(score(session, machine, seconds=0.2)) for _ in range(30)]
+        calls = [group.create_task(score(session, lasting, seconds=0.2)) for _ in range(30)]
         await asyncio.sleep(0.1)
         os.kill(victim.pid, signal.SIGKILL)
     assert [call.result() for call in calls] == [4.0] * 30
 
     async def replaced() -> bool:
-        worker = machine.pool().status.workers[0]
+        worker = lasting.pool().status.workers[0]
         return worker.restarts == 1 and worker.phase == "Ready" and worker.pid != victim.pid
 
     await eventually(replaced, what="the worker has a new process")
-    await machine.serves(2)
+    await lasting.serves(2)
 
 
 async def test_a_pool_that_is_opened_after_its_only_worker_was_killed_scores_when_that_is_back(
@@ -115,39 +115,39 @@ async def test_a_pool_that_is_opened_after_its_only_worker_was_killed_scores_whe
 
 
 async def test_a_killed_router_comes_back_at_its_address_with_its_workers(
-    machine: LocalMachine, session: aiohttp.ClientSession
+    lasting: LocalMachine, session: aiohttp.ClientSession
 ) -> None:
-    await machine.up(replicas=2)
-    url = machine.pool().status.url
-    machine.router().kill()
+    await lasting.up(replicas=2)
+    url = lasting.pool().status.url
+    lasting.router().kill()
 
     async def noticed() -> bool:
-        return machine.pool().status.ready_replicas == 0
+        return lasting.pool().status.ready_replicas == 0
 
     await eventually(noticed, what="the router is missed")
-    await machine.serves(2)
-    assert machine.pool().status.url == url
-    assert await score(session, machine) == 4.0
+    await lasting.serves(2)
+    assert lasting.pool().status.url == url
+    assert await score(session, lasting) == 4.0
 
 
 async def test_growing_and_shrinking_under_load_loses_no_request(
-    machine: LocalMachine, session: aiohttp.ClientSession
+    lasting: LocalMachine, session: aiohttp.ClientSession
 ) -> None:
-    await machine.up(replicas=1)
+    await lasting.up(replicas=1)
     done = asyncio.Event()
 
     async def keep_asking() -> list[float]:
         scores = []
         while not done.is_set():
-            scores.append(await score(session, machine, seconds=0.05))
+            scores.append(await score(session, lasting, seconds=0.05))
         return scores
 
     async with asyncio.TaskGroup() as group:
         callers = [group.create_task(keep_asking()) for _ in range(8)]
         for replicas in ("3", "1"):
-            code, said = await machine.run("scale", "rl/length", replicas)
+            code, said = await lasting.run("scale", "rl/length", replicas)
             assert code == 0, said
-            await machine.serves(int(replicas))
+            await lasting.serves(int(replicas))
         done.set()
     scores = [value for caller in callers for value in caller.result()]
     assert len(scores) > 100
@@ -233,25 +233,25 @@ async def test_up_ends_what_a_killed_supervisor_left(machine: LocalMachine) -> N
     assert await child.wait() == -signal.SIGKILL
 
 
-async def test_the_same_manifest_again_changes_nothing(machine: LocalMachine) -> None:
-    await machine.up()
-    supervisor = machine.supervisor().pid
-    code, said = await machine.run("up", "-f", machine.manifest())
-    assert (code, "nothing to do" in said, machine.supervisor().pid) == (0, True, supervisor)
+async def test_the_same_manifest_again_changes_nothing(lasting: LocalMachine) -> None:
+    await lasting.up(replicas=1)
+    supervisor = lasting.supervisor().pid
+    code, said = await lasting.run("up", "-f", lasting.manifest(replicas=1))
+    assert (code, "nothing to do" in said, lasting.supervisor().pid) == (0, True, supervisor)
 
 
 async def test_a_changed_manifest_is_rolled_out_without_losing_a_request(
-    machine: LocalMachine, session: aiohttp.ClientSession
+    lasting: LocalMachine, session: aiohttp.ClientSession
 ) -> None:
-    await machine.up(replicas=1)
-    before = machine.pool()
-    rolling = machine.start("up", "-f", machine.manifest(engine={"env": env_vars({"NEW": "1"})}, replicas=1))
+    await lasting.up(replicas=1)
+    before = lasting.pool()
+    rolling = lasting.start("up", "-f", lasting.manifest(engine={"env": env_vars({"NEW": "1"})}, replicas=1))
     scores = []
     while rolling.poll() is None:
-        scores.append(await score(session, machine, seconds=0.05))
+        scores.append(await score(session, lasting, seconds=0.05))
     assert rolling.returncode == 0
-    await machine.serves(1)
-    after = machine.pool()
+    await lasting.serves(1)
+    after = lasting.pool()
     assert set(scores) == {4.0}
     assert after.status.current_revision != before.status.current_revision
     assert after.metadata.generation == before.metadata.generation + 1
@@ -312,15 +312,15 @@ async def test_a_pool_that_scales_itself_takes_no_number(machine: LocalMachine) 
 
 
 async def test_a_revision_that_does_not_start_takes_nothing_from_the_one_that_serves(
-    machine: LocalMachine, session: aiohttp.ClientSession
+    lasting: LocalMachine, session: aiohttp.ClientSession
 ) -> None:
-    await machine.up(replicas=1)
-    broken = machine.manifest(engine={"env": env_vars({"EXIT_AT_ONCE": "1"})}, rollout={"progressDeadlineSeconds": 4})
-    code, said = await machine.run("up", "-f", broken)
+    await lasting.up(replicas=1)
+    broken = lasting.manifest(engine={"env": env_vars({"EXIT_AT_ONCE": "1"})}, rollout={"progressDeadlineSeconds": 4})
+    code, said = await lasting.run("up", "-f", broken)
     assert (code, "the weights are gone" in said) == (1, True)
-    assert await score(session, machine) == 4.0
-    assert (await machine.run("up", "-f", machine.manifest(replicas=1)))[0] == 0
-    await machine.serves(1)
+    assert await score(session, lasting) == 4.0
+    assert (await lasting.run("up", "-f", lasting.manifest(replicas=1)))[0] == 0
+    await lasting.serves(1)
 
 
 async def test_a_pool_may_be_open_to_all_from_its_start_to_its_end(machine: LocalMachine) -> None:

@@ -200,3 +200,10 @@ def machine(tmp_path: Path) -> Iterator[LocalMachine]:
     """A machine in the test's folder."""
     with local_machine(tmp_path) as here:
         yield here
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMachine]:
+    """A machine for those tests of a module that leave its pool serving: for the next one `up` has less to do."""
+    with local_machine(tmp_path_factory.mktemp("machine")) as here:
+        yield here

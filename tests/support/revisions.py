@@ -20,7 +20,7 @@ from rewardpool.rewards.job_claims import ClaimStore
 from rewardpool_api.contract import OTHER_REVISION, REQUEST_ID_HEADER, SCORE_PATH, WANTED_REVISION
 
 POOL = "rl/checker"
-GROUPS = int(os.environ.get("ONE_REVISION_GROUPS", "100"))
+GROUPS = int(os.environ.get("ONE_REVISION_GROUPS", "30"))
 """That a quick test plays; the long ones play 5,000."""
 DEAD = "dead"
 """In the place of a revision: a worker that breaks off the connection."""

@@ -1,6 +1,7 @@
-"""A job of several ranks on this machine, over gloo: real torchrun, on a module of the tests."""
+"""A job of one rank or more on this machine: several over gloo, by the real torchrun, on a module of the tests."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,13 +10,15 @@ TESTS = Path(__file__).parents[1]
 
 
 def command(module: str, *args: str | Path, ranks: int) -> list[str | Path]:
-    """Return what runs `python -m module args` on so many ranks."""
+    """Return what runs `python -m module args` on so many ranks; one takes no torchrun, which imports torch as well."""
+    if ranks == 1:
+        return [sys.executable, "-m", module, *args]
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     return [sys.executable, *torchrun, "-m", module, *args]
 
 
-NATIVE_CRASHES = ("(SIGABRT)", "(SIGSEGV)")
-"""How torchrun names a rank's end in native code, where Python raises nothing."""
+NATIVE_CRASHES = (signal.SIGABRT, signal.SIGSEGV)
+"""A rank's end in native code, where Python raises nothing."""
 
 
 def run_job(
@@ -46,7 +49,9 @@ def run_job(
             text=True,
             timeout=seconds,
         )
-        if not native_crashes or not any(signal in ended.stderr for signal in NATIVE_CRASHES):
+        # By torchrun's words, or by the one rank's own end.
+        crashed = any(f"({one.name})" in ended.stderr or ended.returncode == -one for one in NATIVE_CRASHES)
+        if not native_crashes or not crashed:
             return ended
         native_crashes -= 1
         print(f"{module} crashed in native code and is run again:\n{ended.stderr}")

@@ -15,7 +15,8 @@ from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, open_reward
 from rewardpool_api import RewardPoolSpec
 
-pytestmark = pytest.mark.real
+# test_chat.py has the tokens of the same conversations, and the client's tests have vLLM's scores of tokens.
+pytestmark = [pytest.mark.real, pytest.mark.long]
 
 EPISODE = Episode(
     prompt=[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "2 + 2?"}], response="4"

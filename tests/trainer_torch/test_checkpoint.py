@@ -67,7 +67,7 @@ def test_a_killed_save_leaves_the_checkpoint_before_it(begun: dict[int, Any], tm
     folder = tmp_path / "checkpoints"
     shutil.copytree(begun[1][0], folder)
     ended = run("killed", folder, ranks=1)
-    assert f"Signal {signal.SIGKILL.value}" in ended.stderr
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert (folder / "step-000003.part").is_dir()
     actor = update_job.make_actor(alone)
     resumed = checkpoint.load(folder, actor, ranks=alone)

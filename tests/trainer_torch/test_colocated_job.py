@@ -123,7 +123,8 @@ async def test_two_ranks_share_their_gpus_with_all_pools_of_their_reward(
         assert GpuLock([pool.folder.path]).try_acquire()
 
 
-@pytest.mark.parametrize("when", [pytest.param("it computes", marks=pytest.mark.long), "it holds the pool awake"])
+@pytest.mark.long  # tests/local kills a process that holds a pool awake
+@pytest.mark.parametrize("when", ["it computes", "it holds the pool awake"])
 async def test_a_rank_that_is_killed_leaves_nothing_awake_and_nothing_locked(
     machine: LocalMachine, policy_folder: Path, when: str
 ) -> None:

@@ -60,7 +60,8 @@ def test_every_mini_batch_is_full_of_groups_that_teach(
     assert (totals["dropped"], totals["samples"], totals["lost"]) == (dropped, 2 * GROUPS * SIZE + dropped, 0)
 
 
-@pytest.mark.parametrize("after", [pytest.param(2, marks=pytest.mark.long), 1])
+@pytest.mark.long  # test_trainer.py resumes such a pipeline in one process
+@pytest.mark.parametrize("after", [2, 1])
 def test_a_resumed_job_goes_on_behind_the_prompts_that_were_dropped(
     tmp_path: Path, policy_folder: Path, after: int
 ) -> None:

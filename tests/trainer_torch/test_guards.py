@@ -8,7 +8,7 @@ from support import tiny_policy
 from support.torchrun import run_job
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.long), 2])
 def met(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each rank of a job met."""
     folder = tmp_path_factory.mktemp("guards")

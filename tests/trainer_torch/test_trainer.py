@@ -313,7 +313,14 @@ def test_groups_whose_scores_differ_by_less_than_they_are_good_to_are_uninformat
 
 def normalized_job(config: TrainConfig, *, stop_after: int | None = None) -> list[StepRecord]:
     """Train alone by a real reward that is scaled by the steps before."""
-    spec = {"function": share_of_sevens_in, "name": "sevens", "clip": [0, 0.5], "normalize": "running"}
+    # In processes the function would import this module, and torch with it.
+    spec = {
+        "function": share_of_sevens_in,
+        "run_in": "threads",
+        "name": "sevens",
+        "clip": [0, 0.5],
+        "normalize": "running",
+    }
     with join_job(deadline_seconds=60) as ranks, BlockingReward(spec) as reward:
         trainer = Trainer(config, ranks=ranks, reward=reward)
         told = iter(range(1, 100))
@@ -324,7 +331,7 @@ def share_of_sevens_in(data_source: str, solution_str: str, ground_truth: Any, e
     return share_of_sevens(solution_str)
 
 
-@pytest.mark.parametrize("schedule", ["minibatch", "one_step_off_minibatch"])
+@pytest.mark.parametrize("schedule", ["minibatch", pytest.param("one_step_off_minibatch", marks=pytest.mark.long)])
 def test_a_job_whose_scores_are_scaled_by_earlier_steps_goes_on_as_if_it_had_not_stopped(
     tmp_path: Path, policy_folder: Path, schedule: str
 ) -> None:

@@ -16,7 +16,8 @@ from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.config import TrainConfig
 
-pytestmark = pytest.mark.real
+# test_rollout_vllm.py pushes weights to a real vLLM and compares what it samples, and test_trainer.py trains.
+pytestmark = [pytest.mark.real, pytest.mark.long]
 
 
 class FakeReward(RatesSingle):

@@ -13,7 +13,8 @@ from support.vllm_server import QUICKSTART, VllmServer, running_vllm
 
 from rewardpool_api import load_manifest
 
-pytestmark = pytest.mark.real
+# test_heads.py computes the same of what vLLM's pooling gives, and test_transformers_model.py scores by such heads.
+pytestmark = [pytest.mark.real, pytest.mark.long]
 CLOSE = 1e-3
 BEYOND = "<|beyond|>"
 TEXTS = [
@@ -42,7 +43,7 @@ def scored(server: VllmServer, given: Any) -> list[dict[str, Any]]:
     return answer.get("data") or [answer["error"]]
 
 
-@pytest.mark.parametrize("name", ["process-reward", pytest.param("yes-no-capped", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["process-reward", "yes-no-capped"])
 def test_a_declared_head_is_scored_as_transformers_does(name: str, tmp_path: Path) -> None:
     run("make", name, str(tmp_path / "model"))
     give_tokenizer_one_token_more(tmp_path / "model")

@@ -178,6 +178,7 @@ def test_the_real_vllm_refuses_the_flag_on_a_cpu(tmp_path: Path) -> None:
         assert "Sleep mode is not supported on current platform" in server.log.read_text()
 
 
+@pytest.mark.long
 def test_the_real_vllm_pauses_and_goes_on_by_the_same_routes(tmp_path: Path) -> None:
     # Without the flag a CPU build serves the routes, pauses its scheduler, and moves no memory.
     launch, url = real_vllm(tmp_path)

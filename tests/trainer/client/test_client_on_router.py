@@ -26,7 +26,10 @@ from rewardpool_api.contract import CHAT_PATH, REQUEST_ID_HEADER
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.autoscaler.signals import Announcement
 
-pytestmark = [pytest.mark.real, pytest.mark.parametrize("flavor", FLAVORS)]
+pytestmark = pytest.mark.real
+BOTH = pytest.mark.parametrize("flavor", FLAVORS)
+IN_TURN = pytest.mark.parametrize("flavor", ["sglang-router", pytest.param("smg", marks=pytest.mark.long)])
+"""For what takes long."""
 
 
 def samples(count: int, *, seconds: float) -> list[Sample]:
@@ -74,12 +77,14 @@ async def during(trouble: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         task.cancel()
 
 
+@BOTH
 async def test_a_score_through_a_router_says_whose_it_is(tmp_path: Path, flavor: RouterFlavor) -> None:
     async with Fleet(tmp_path, workers=1, flavor=flavor) as fleet, Pool(config(fleet)) as pool:
         scored = await asyncio.gather(*(pool.scored(one) for one in samples(20, seconds=0.0)))
     assert {one.revision for one in scored} == {REVISION}
 
 
+@BOTH
 async def test_words_of_a_judge_through_a_router_say_whose_they_are(tmp_path: Path, flavor: RouterFlavor) -> None:
     """A bare URL is all that the client has, so a missing id would pass: the worker's own is looked at."""
     words = says(json.dumps({"choices": [{"message": {"content": "good"}, "finish_reason": "stop"}]}))
@@ -110,6 +115,7 @@ def values(outcomes: dict[int, Outcome]) -> list[float]:
     return [outcome.value for outcome in scored if isinstance(outcome, Scored)]
 
 
+@IN_TURN
 async def test_two_thousand_samples_get_their_right_scores_while_workers_are_killed(
     tmp_path: Path, flavor: RouterFlavor
 ) -> None:
@@ -140,6 +146,7 @@ async def test_two_thousand_samples_get_their_right_scores_while_workers_are_kil
     assert (report.samples, report.scored, report.unscored) == (rounds * 500, rounds * 500, 0)
 
 
+@IN_TURN
 async def test_a_router_restarted_with_another_key_costs_time_and_no_sample(
     tmp_path: Path, flavor: RouterFlavor
 ) -> None:
@@ -163,6 +170,7 @@ async def test_a_router_restarted_with_another_key_costs_time_and_no_sample(
     assert values(outcomes) == expected(300)
 
 
+@IN_TURN
 async def test_a_pool_whose_router_moved_is_followed_to_its_new_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavor: RouterFlavor
 ) -> None:
@@ -187,6 +195,7 @@ async def test_a_pool_whose_router_moved_is_followed_to_its_new_address(
     assert values(outcomes) == expected(200)
 
 
+@BOTH
 async def test_a_function_that_works_for_longer_than_usual_is_called_once(
     tmp_path: Path, flavor: RouterFlavor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +212,7 @@ async def test_a_function_that_works_for_longer_than_usual_is_called_once(
     assert record.read_text().splitlines().count("slow") == 1
 
 
+@IN_TURN
 async def test_a_function_that_works_before_any_answer_is_known_is_called_once(
     tmp_path: Path, flavor: RouterFlavor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +226,7 @@ async def test_a_function_that_works_before_any_answer_is_known_is_called_once(
     assert record.read_text() == "slow\n"
 
 
+@IN_TURN
 async def test_what_a_silent_worker_holds_is_scored_by_another_one_long_before_it_is_given_up(
     tmp_path: Path, flavor: RouterFlavor
 ) -> None:
@@ -237,6 +248,7 @@ async def test_what_a_silent_worker_holds_is_scored_by_another_one_long_before_i
     assert values(outcomes) == expected(600)
 
 
+@IN_TURN
 async def test_a_sample_waits_for_the_first_worker_within_its_deadline(tmp_path: Path, flavor: RouterFlavor) -> None:
     async with Fleet(tmp_path, workers=1, flavor=flavor) as fleet, Pool(config(fleet)) as pool:
         fleet.workers[0].kill()
@@ -246,6 +258,7 @@ async def test_a_sample_waits_for_the_first_worker_within_its_deadline(tmp_path:
         assert await waiting == expected_score("early")
 
 
+@BOTH
 async def test_samples_that_cannot_be_scored_do_not_disturb_the_others(tmp_path: Path, flavor: RouterFlavor) -> None:
     # More of them than the router's circuit breaker forgives, which is why the contract answers them with 200.
     faulty = [sample("")] * 50
@@ -260,6 +273,7 @@ async def test_samples_that_cannot_be_scored_do_not_disturb_the_others(tmp_path:
     assert values({index: outcomes[50 + index] for index in range(50)}) == expected(50)
 
 
+@BOTH
 async def test_a_wrong_key_is_an_error_that_says_so(tmp_path: Path, flavor: RouterFlavor) -> None:
     wrong = tmp_path / "elsewhere" / "key"  # beside the right one, that would be tried as well
     wrong.parent.mkdir()
@@ -271,6 +285,7 @@ async def test_a_wrong_key_is_an_error_that_says_so(tmp_path: Path, flavor: Rout
                 await pool.score(sample("secret"))
 
 
+@IN_TURN
 async def test_what_routers_count_is_made_samples_of_by_what_the_job_says(
     flavor: RouterFlavor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,8 @@ from rewardpool.rewards import Episode, open_reward
 from rewardpool_api.names import ENV_KEY_FILE, ENV_MODEL_TYPE, ENV_REVISION, ENV_SERVED_NAME
 from rewardpool_api.pool import RouterFlavor
 
-pytestmark = [pytest.mark.real, pytest.mark.parametrize("flavor", FLAVORS)]
+pytestmark = pytest.mark.real
+BOTH = pytest.mark.parametrize("flavor", FLAVORS)
 
 REVISIONS = ("0ld00000", "4e3w0000")
 EACH = 20
@@ -58,6 +59,7 @@ async def judges(folder: Path, flavor: RouterFlavor) -> AsyncIterator[Fleet]:
             worker.kill()
 
 
+@BOTH
 async def test_only_the_wanted_revision_scores(tmp_path: Path, flavor: RouterFlavor) -> None:
     async with (
         Fleet(tmp_path, workers=2, flavor=flavor, revisions=REVISIONS) as fleet,
@@ -72,6 +74,7 @@ async def test_only_the_wanted_revision_scores(tmp_path: Path, flavor: RouterFla
     assert report.retries["other_revision"] > 0, "a worker of the other revision refused"
 
 
+@BOTH
 async def test_a_request_to_an_idle_pool_comes_to_the_wanted_revision(tmp_path: Path, flavor: RouterFlavor) -> None:
     """Where nothing is in flight a router gives the same text to the same worker again and again."""
     async with (
@@ -82,6 +85,7 @@ async def test_a_request_to_an_idle_pool_comes_to_the_wanted_revision(tmp_path: 
     assert {one.revision for one in scored} == {REVISIONS[1]}
 
 
+@BOTH
 async def test_only_the_wanted_revision_judges(tmp_path: Path, flavor: RouterFlavor) -> None:
     messages = [{"role": "user", "content": "good?"}]
     async with judges(tmp_path, flavor) as fleet, Pool(config(fleet)) as pool:
@@ -96,6 +100,7 @@ async def test_only_the_wanted_revision_judges(tmp_path: Path, flavor: RouterFla
     assert report.retries["other_revision"] > 0, "a worker of the other revision refused"
 
 
+@BOTH
 async def test_a_wanted_revision_whose_worker_was_killed_is_gone(tmp_path: Path, flavor: RouterFlavor) -> None:
     async with (
         Fleet(tmp_path, workers=2, flavor=flavor, revisions=REVISIONS) as fleet,
@@ -107,6 +112,7 @@ async def test_a_wanted_revision_whose_worker_was_killed_is_gone(tmp_path: Path,
     assert (gone.value.wanted, gone.value.found, gone.value.fault) == (*REVISIONS, "infra")
 
 
+@pytest.mark.parametrize("flavor", ["sglang-router", pytest.param("smg", marks=pytest.mark.long)])
 @pytest.mark.parametrize("kills", [False, True])
 async def test_no_group_that_is_rated_one_by_one_is_split(tmp_path: Path, flavor: RouterFlavor, kills: bool) -> None:
     groups = [
