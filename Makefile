@@ -177,7 +177,7 @@ quick-tests:
 # first, and none is so long that it ends alone; three at a time may pay where cores are idle meanwhile.
 TEST_JOBS ?= 2
 # Those that start engines, and those that wait more than they compute.
-ENGINE_SUITES  := test-actor test-frameworks test-sglang test-fleet test-client
+ENGINE_SUITES  := test-fleet test-frameworks test-client test-actor test-sglang
 WAITING_SUITES := test-operator test-tools
 TOOLS  := api bench chart ci cli e2e e2e_cluster hostile
 
@@ -193,6 +193,9 @@ suites: waiting-suites engine-suites
 waiting-suites: $(WAITING_SUITES)
 
 engine-suites: $(ENGINE_SUITES)
+
+# The models are small: a second thread would only wait for the core that another suite has.
+$(ENGINE_SUITES): export OMP_NUM_THREADS := 1
 
 # What another test or the end-to-end run would find as well, and takes long, is test-long's.
 SHORT := -m "not long"
@@ -212,9 +215,9 @@ test-client:
 test-tools:
 	@$(DEV)/bin/pytest $(SHORT) $(addprefix tests/,$(TOOLS))
 
-# The least of test-engines: the two classes whose scores SGLang alone gets wrong.
+# The least of test-engines: a class whose scores SGLang alone gets wrong.
 test-sglang:
-	@$(DEV)/bin/pytest tests/engines/test_sglang.py tests/engines/test_up_on_sglang.py
+	@$(DEV)/bin/pytest $(SHORT) tests/engines/test_sglang.py tests/engines/test_up_on_sglang.py
 
 test-hostile: setup-dev binaries ## Only the tests of hostile input (HOSTILE_EXAMPLES=5000 for a long run, HOSTILE_SEED=1 for other input)
 	@$(DEV)/bin/pytest tests/hostile --ignore tests/hostile/test_requests.py
@@ -233,12 +236,12 @@ test-actor:
 test-frameworks:
 	@$(FRAMEWORKS)/bin/python -m pytest $(SHORT) tests/frameworks
 
-test-long: packages needs ## What `make test` leaves out for its length (a quarter of an hour)
+test-long: packages needs ## What `make test` leaves out for its length (half an hour)
 	@$(DEV)/bin/pytest -m long tests --ignore=tests/trainer_torch --ignore=tests/frameworks
 	@$(TRAINER)/bin/python -m pytest -m long tests/trainer_torch
 	@$(FRAMEWORKS)/bin/python -m pytest -m long tests/frameworks
 
-e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs root, Go, Debian's apt)
+e2e: setup ## The whole product on a real Kubernetes cluster, but for the long faults of e2e-faults and vLLM from zero of e2e-autoscaling (needs root, Go, Debian's apt)
 	@PYTHONPATH=e2e $(DEV)/bin/python e2e/run.py
 
 first-minute: setup-dev ## Build and install the package, and do README's first block as a new user does it (its extras take minutes where nothing is cached)
@@ -259,10 +262,10 @@ pictures: packages setup-dev setup-server ## Draw the pages' pictures: a termina
 e2e-first-pool: setup-dev ## A pool of four lines, and what kubectl says of it, on a real cluster (5 minutes; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python e2e/first_pool.py
 
-e2e-faults: setup-dev ## Only the faults under load of `make e2e` (FAULTS="--only scale_down"; needs the same)
+e2e-faults: setup-dev ## The faults under load of `make e2e` and the long ones (FAULTS="--only scale_down"; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m faults $(FAULTS)
 
-e2e-autoscaling: setup ## Only the pools that scale from zero and back of `make e2e` (SCALING="--only model"; needs the same)
+e2e-autoscaling: setup ## The pool that scales from zero and back of `make e2e`, and one on vLLM (SCALING="--only model"; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m autoscaling $(SCALING)
 
 e2e-engines: setup setup-sglang ## A rollout from vLLM to SGLang under load on a real cluster, and what may then happen (half an hour; needs the same)
