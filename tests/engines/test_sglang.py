@@ -113,6 +113,7 @@ REFUSED = [
 STARTS = "import json, sys, sglang_launcher as it; print([it.main(argv) for argv in json.loads(sys.argv[1])])"
 
 
+@pytest.mark.long  # tests/worker refuses them with a stand-in for SGLang
 def test_the_launcher_refuses_each_flag_of_sglangs_that_opens_another_server_or_scores_something_else(
     tmp_path: Path,
 ) -> None:

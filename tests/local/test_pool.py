@@ -347,6 +347,7 @@ async def test_a_parked_replica_serves_the_first_request_and_is_parked_again(mac
     assert (after.pid, after.restarts) == (before.pid, 0)
 
 
+@pytest.mark.long  # both routers are behind the tests of the client, and an operator changes one for the other
 async def test_an_smg_serves_as_well_and_is_changed_for_the_other_one(machine: LocalMachine) -> None:
     policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
     bounds = {"minReplicas": 0, "maxReplicas": 2, "cooldownSeconds": 60}

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from support.local_machine import POOL, LocalMachine
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.long]  # tests/simulator records by the same code
 
 REQUESTS = 40
 

@@ -128,6 +128,7 @@ async def test_no_score_is_one_by_the_wrong_tokenizer(models: Path, here: LocalM
     assert [model for *_, model in by[-len(EPISODES) :]] == ["b"] * len(EPISODES)
 
 
+@pytest.mark.long  # what decides it is tested on snapshots
 async def test_a_replica_that_loaded_other_weights_is_kept_from_the_router(tmp_path: Path, here: LocalMachine) -> None:
     words, model = byte_tokenizer(**TOKENIZERS["a"]), tmp_path / "a"
     words.save_pretrained(model)
