@@ -1,6 +1,8 @@
 """Four steps of training, straight on or with a stop after two of them, by as many ranks as torchrun starts.
 
-PYTHONPATH=tests torchrun --nproc-per-node N -m support.checkpoint_job begin|resume|killed CHECKPOINTS FILE
+PYTHONPATH=tests torchrun --nproc-per-node N -m support.checkpoint_job resume|killed CHECKPOINTS FILE
+
+The beginning is part of `rank_jobs`.
 """
 
 import os
@@ -63,10 +65,10 @@ def killed(ranks: Ranks, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do one of the three, and save what came of it."""
+    """Do one of the two, and save what came of it."""
     mode, folder, file = sys.argv[1:]
     with join_job(deadline_seconds=60) as ranks:
-        result = {"begin": begin, "resume": resume, "killed": killed}[mode](ranks, Path(folder))
+        result = {"resume": resume, "killed": killed}[mode](ranks, Path(folder))
         if ranks.first:
             torch.save(result, file)
 

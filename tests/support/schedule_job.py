@@ -1,13 +1,9 @@
-"""The same six updates by every schedule, by as many ranks as torchrun starts; one file with what came of each.
-
-PYTHONPATH=tests torchrun --nproc-per-node N -m support.schedule_job FILE
-"""
+"""The same six updates by every schedule, by any number of ranks (`rank_jobs`)."""
 
 import asyncio
 import random
-import sys
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any
 
 import torch
@@ -15,7 +11,7 @@ from support.update_job import FORWARD, make_actor
 
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.learner import ActorLearner, Batch, EngineRollouts
-from rewardpool_train.actor.ranks import Ranks, join_job
+from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.pipeline.engine import Pipeline
 from rewardpool_train.pipeline.on_thread import on_thread
 from rewardpool_train.pipeline.overlap import Overlap
@@ -87,7 +83,10 @@ def scores_in_any_order(name: ScheduleName, ranks: Ranks) -> Any:
     return score
 
 
-def train(name: ScheduleName, ranks: Ranks, thread: Executor) -> list[dict[str, dict[str, torch.Tensor]]]:
+Noted = list[dict[str, dict[str, torch.Tensor]]]
+
+
+def train(name: ScheduleName, ranks: Ranks, thread: Executor) -> Noted:
     """Train by one schedule; returns gradients and weights after each update."""
     actor, engine = make_actor(ranks, forward=FORWARD, learning_rate=1e-3), ScriptedEngine(ranks)
     schedule = SCHEDULES[name]
@@ -110,13 +109,6 @@ def train(name: ScheduleName, ranks: Ranks, thread: Executor) -> list[dict[str, 
     return learner.noted
 
 
-def main() -> None:
-    """Train by every schedule, and save what came of each."""
-    with join_job(deadline_seconds=60) as ranks, ThreadPoolExecutor(1) as thread:
-        results = {name: train(name, ranks, thread) for name in SCHEDULES}
-        if ranks.first:
-            torch.save(results, sys.argv[1])
-
-
-if __name__ == "__main__":
-    main()
+def by_schedule(ranks: Ranks, thread: Executor) -> dict[ScheduleName, Noted]:
+    """Train by every schedule; returns what came of each."""
+    return {name: train(name, ranks, thread) for name in SCHEDULES}

@@ -5,8 +5,17 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 TESTS = Path(__file__).parents[1]
+
+
+class RanksDid(NamedTuple):
+    """What came of `rank_jobs`."""
+
+    folder: Path
+    """With the checkpoints."""
+    results: dict[str, Any]
 
 
 def command(module: str, *args: str | Path, ranks: int) -> list[str | Path]:

@@ -1,10 +1,6 @@
-"""One update in several ways, by as many ranks as torchrun starts: the same eight rollouts, shared out; one file.
-
-PYTHONPATH=tests torchrun --nproc-per-node N -m support.update_job FILE
-"""
+"""One update in several ways, by any number of ranks (`rank_jobs`): the same eight rollouts, shared out."""
 
 import dataclasses
-import sys
 from typing import Any
 
 import torch
@@ -12,7 +8,7 @@ from support import tiny_policy
 
 from rewardpool_train.actor.data import Rollout
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool_train.actor.ranks import Ranks, join_job
+from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.actor.tokens import Forward, compute_log_probs
 from rewardpool_train.objective import Objective
 
@@ -99,14 +95,6 @@ def uneven_update(ranks: Ranks) -> dict[str, Any]:
     return {"gradients": {name: weight.grad.full_tensor() for name, weight in actor.model.named_parameters()}}
 
 
-def main() -> None:
-    """Update in every way, and save what came of each."""
-    with join_job(deadline_seconds=60) as ranks:
-        results = {name: update(ranks, **options) for name, options in WAYS.items()}
-        results["uneven"] = uneven_update(ranks)
-        if ranks.first:
-            torch.save(results, sys.argv[1])
-
-
-if __name__ == "__main__":
-    main()
+def updates(ranks: Ranks) -> dict[str, Any]:
+    """Update in every way; returns what came of each."""
+    return {name: update(ranks, **options) for name, options in WAYS.items()} | {"uneven": uneven_update(ranks)}

@@ -3,9 +3,12 @@
 import importlib.util
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from support.torchrun import RanksDid
 
 # Before torch is imported, and for every process that tests start. Layers this small gain nothing from a second thread,
 # and where another suite has the other core each operation waits for it.
@@ -31,6 +34,22 @@ def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_policy.make_policy(seed=0).save_pretrained(folder)
     tiny_policy.make_tokenizer().save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def ranks_did(tmp_path_factory: pytest.TempPathFactory) -> dict[int, "RanksDid"]:
+    """By their number, what one rank and two did by `rank_jobs`; the two over gloo, started by torchrun."""
+    import torch
+    from support.rank_jobs import RESULTS
+    from support.torchrun import RanksDid, run_job
+
+    did = {}
+    for ranks in (1, 2):
+        folder = tmp_path_factory.mktemp(f"ranks-{ranks}-")
+        run = run_job("support.rank_jobs", folder, ranks=ranks, seconds=300)
+        assert run.returncode == 0, run.stderr
+        did[ranks] = RanksDid(folder, torch.load(folder / RESULTS, weights_only=False))
+    return did
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 import torch
 import transformers
 from support import checkpoint_job, update_job
-from support.torchrun import run_job
+from support.rank_jobs import CHECKPOINTS
+from support.torchrun import RanksDid, run_job
 
 from rewardpool_train.actor import checkpoint
 from rewardpool_train.actor.ranks import Ranks, join_job
@@ -31,10 +32,9 @@ def done(mode: str, checkpoints: Path, *, ranks: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Path, Any]]:
+def begun(ranks_did: dict[int, RanksDid]) -> dict[int, tuple[Path, Any]]:
     """By the number of ranks: the checkpoints of a job that stopped half way, and what one without a stop ends with."""
-    folders = {ranks: tmp_path_factory.mktemp("begun") / "checkpoints" for ranks in (1, 2)}
-    return {ranks: (folder, done("begin", folder, ranks=ranks)) for ranks, folder in folders.items()}
+    return {ranks: (did.folder / CHECKPOINTS, did.results["begun"]) for ranks, did in ranks_did.items()}
 
 
 @pytest.fixture

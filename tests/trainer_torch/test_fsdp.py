@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from support import tiny_policy, update_job
-from support.torchrun import run_job
+from support.torchrun import RanksDid
 
 from rewardpool.errors import ConfigError
 from rewardpool_train.actor.fsdp import recompute_activations
@@ -15,16 +15,9 @@ from rewardpool_train.objective import Objective
 
 
 @pytest.fixture(scope="module")
-def updated(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
-    """What update_job saved, by the number of ranks; both runs under torchrun, over gloo."""
-    folder = tmp_path_factory.mktemp("updates")
-    results = {}
-    for ranks in (1, 2):
-        file = folder / f"{ranks}.pt"
-        run = run_job("support.update_job", file, ranks=ranks, seconds=180)
-        assert run.returncode == 0, run.stderr
-        results[ranks] = torch.load(file, weights_only=False)
-    return results
+def updated(ranks_did: dict[int, RanksDid]) -> dict[int, Any]:
+    """What came of each update, by the number of ranks."""
+    return {ranks: did.results["updates"] for ranks, did in ranks_did.items()}
 
 
 def close(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor], rtol: float = 1e-4) -> bool:

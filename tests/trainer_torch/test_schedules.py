@@ -2,12 +2,11 @@
 
 import itertools
 import math
-from typing import Any
 
 import pytest
 import torch
 from support.schedule_job import GROUPS, MINIBATCH, STEPS
-from support.torchrun import run_job
+from support.torchrun import RanksDid
 
 from rewardpool_train.pipeline.schedule import SCHEDULES
 
@@ -22,16 +21,9 @@ Results = dict[int, dict[str, list[Noted]]]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """What schedule_job noted."""
-    folder = tmp_path_factory.mktemp("schedules")
-    results: dict[int, Any] = {}
-    for ranks in (1, 2):
-        file = folder / f"{ranks}.pt"
-        run = run_job("support.schedule_job", file, ranks=ranks, seconds=300, OMP_NUM_THREADS="1")
-        assert run.returncode == 0, run.stderr
-        results[ranks] = torch.load(file, weights_only=False)
-    return results
+def trained(ranks_did: dict[int, RanksDid]) -> Results:
+    """What was noted."""
+    return {ranks: did.results["schedules"] for ranks, did in ranks_did.items()}
 
 
 def farthest(first: list[Noted], second: list[Noted], *, kind: str) -> float:
