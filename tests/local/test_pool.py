@@ -312,15 +312,15 @@ async def test_a_pool_that_scales_itself_takes_no_number(machine: LocalMachine) 
 
 
 async def test_a_revision_that_does_not_start_takes_nothing_from_the_one_that_serves(
-    lasting: LocalMachine, session: aiohttp.ClientSession
+    machine: LocalMachine, session: aiohttp.ClientSession
 ) -> None:
-    await lasting.up(replicas=1)
-    broken = lasting.manifest(engine={"env": env_vars({"EXIT_AT_ONCE": "1"})}, rollout={"progressDeadlineSeconds": 4})
-    code, said = await lasting.run("up", "-f", broken)
+    await machine.up(replicas=1)
+    broken = machine.manifest(engine={"env": env_vars({"EXIT_AT_ONCE": "1"})}, rollout={"progressDeadlineSeconds": 4})
+    code, said = await machine.run("up", "-f", broken)
     assert (code, "the weights are gone" in said) == (1, True)
-    assert await score(session, lasting) == 4.0
-    assert (await lasting.run("up", "-f", lasting.manifest(replicas=1)))[0] == 0
-    await lasting.serves(1)
+    assert await score(session, machine) == 4.0
+    assert (await machine.run("up", "-f", machine.manifest(replicas=1)))[0] == 0
+    await machine.serves(1)
 
 
 async def test_a_pool_may_be_open_to_all_from_its_start_to_its_end(machine: LocalMachine) -> None:
