@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("crds", "runtime", "page", "workers", "operator", "local", "simulator", "trainer_plugin", "trainer", "cli")
+ROOMS = (
+    "crds",
+    "runtime",
+    "page",
+    "workers",
+    "control",
+    "operator",
+    "local",
+    "simulator",
+    "trainer_plugin",
+    "trainer",
+    "cli",
+)
 GLOSSARY = ROOT / "docs" / "glossary.md"
 TABLE = "## Words that are not used"
 PAGES = [

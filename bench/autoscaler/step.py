@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rewardpool_operator.autoscaler.signals import Announcement
+from rewardpool_control.autoscaler.signals import Announcement
 from rewardpool_simulator.fleet import SimulatedReplica
 from rewardpool_simulator.policy import View
 from rewardpool_simulator.run import PolicyFactory

@@ -24,7 +24,6 @@ from rewardpool_cli.errors import CommandError, RefusedError
 from rewardpool_cli.explain.evidence import Evidence, newest_warnings
 from rewardpool_cli.program import program
 from rewardpool_cli.targets import Target, has_cluster
-from rewardpool_operator.bounded import read_text
 from rewardpool_operator.kubernetes.client import (
     DEPLOYMENTS,
     EVENTS,
@@ -37,6 +36,7 @@ from rewardpool_operator.kubernetes.client import (
     Resource,
 )
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
+from rewardpool_runtime.bounded import read_text
 from rewardpool_runtime.kubeconfig import load_kubeconfig
 
 FIELD_MANAGER: Final = "rewardpool-cli"

@@ -6,8 +6,8 @@ from rewardpool_api import names
 from rewardpool_cli.explain.evidence import Cause, Evidence, Object
 from rewardpool_cli.explain.pods import PodProblem, problem_of
 from rewardpool_cli.tables import Process
+from rewardpool_control.times import from_rfc3339
 from rewardpool_operator.kubernetes.pods import is_deleting
-from rewardpool_operator.times import from_rfc3339
 
 
 def processes_of_pods(evidence: Evidence) -> list[Process]:

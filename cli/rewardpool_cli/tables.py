@@ -13,7 +13,7 @@ from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.reasons import NOTHING_WANTED
 from rewardpool_api.status import DemandStatus, ScalingDecision
 from rewardpool_cli.screens import PHASE_STYLES, wanted_replicas
-from rewardpool_operator.times import from_rfc3339
+from rewardpool_control.times import from_rfc3339
 
 DEMAND_STYLES = {"Live": "green", "Lapsed": "yellow", "Ignored": "red"}
 GOOD_WHEN_FALSE = frozenset({"Progressing", "Degraded"})

@@ -1,7 +1,7 @@
 """How the number of replicas is chosen: bounds, policies, and how quickly the pool may grow and shrink.
 
 Several policies may be given; the largest number that one of them wants counts. What the policies make of load and
-demand is in `rewardpool_operator.autoscaler`, one module each; docs/autoscaling.md tells when to take which.
+demand is in `rewardpool_control.autoscaler`, one module each; docs/autoscaling.md tells when to take which.
 """
 
 from typing import Annotated, ClassVar, Literal

@@ -12,7 +12,7 @@ from autoscaling.manifests import FUNCTION, IDLE_SECONDS, LEAVING_SECONDS, MODEL
 from autoscaling.model import score_texts
 from autoscaling.pods import Asking
 from cluster.contract import NotPossibleError
-from rewardpool_operator.autoscaler import starts
+from rewardpool_control.autoscaler import starts
 from scene import Scene, StoryError
 
 LEARNED_FROM = 2

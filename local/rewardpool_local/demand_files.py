@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from rewardpool_api.demand import MAX_BYTES, Demand, DemandError, parse_demand
-from rewardpool_operator.announcements import MOST, Renewals, UnreadAnnouncement, announcements, is_over
-from rewardpool_operator.autoscaler.signals import Announcement
+from rewardpool_control.announcements import MOST, Renewals, UnreadAnnouncement, announcements, is_over
+from rewardpool_control.autoscaler.signals import Announcement
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ import aiohttp
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.status import WorkerProcess
+from rewardpool_control.plan import Plan
+from rewardpool_control.snapshot import Worker, WorkerSet
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.gpu_shares import GpuShares
 from rewardpool_local.launching import Launcher, revision_of
 from rewardpool_local.replica import Replica
 from rewardpool_local.supervised_process import Run
-from rewardpool_operator.plan import Plan
-from rewardpool_operator.snapshot import Worker, WorkerSet
 
 log = logging.getLogger(__name__)
 

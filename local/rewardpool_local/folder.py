@@ -33,8 +33,8 @@ from pydantic import ValidationError
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifest, names
 from rewardpool_api.status import ConditionType
+from rewardpool_control.times import rfc3339
 from rewardpool_local.code_copies import CodeCopies
-from rewardpool_operator.times import rfc3339
 from rewardpool_runtime.file_lock import lock_within
 from rewardpool_runtime.own_paths import check_own
 from rewardpool_runtime.state_files import (

@@ -18,13 +18,13 @@ from rewardpool_api import RewardPool
 from rewardpool_local.folder import PoolFolder, StateUnreadableError, all_folders, folder_of
 from rewardpool_local.page_folder import PageFolder
 from rewardpool_local.process import tail
-from rewardpool_operator.bounded import read_text
 from rewardpool_operator.routers.admin import MAX_METRICS_BYTES
 from rewardpool_operator.routers.metrics import counts
 from rewardpool_page.access import TokenFile, Viewer
 from rewardpool_page.log_text import shown
 from rewardpool_page.server import page_app
 from rewardpool_page.source import MAX_LOG_BYTES, Counts, LogNotFoundError, Seen, Worker
+from rewardpool_runtime.bounded import read_text
 from rewardpool_runtime.http_server import Runner
 from rewardpool_runtime.listeners import HOST, check_listener
 

@@ -11,10 +11,10 @@ import aiohttp
 from rewardpool_api import RewardPool
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import WorkerProcess
+from rewardpool_control.snapshot import Failure, Worker
 from rewardpool_local.launching import revision_of
 from rewardpool_local.supervised_process import Command, Run, SupervisedProcess
 from rewardpool_operator.probe import probe_score, read_in_flight, turn
-from rewardpool_operator.snapshot import Failure, Worker
 
 log = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from time import monotonic
 import aiohttp
 
 from rewardpool_api import RewardPool, names
+from rewardpool_control.snapshot import Router
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.supervised_process import Command, Run, SupervisedProcess
 from rewardpool_operator.routers.admin import RouterAdmin, RouterError
 from rewardpool_operator.routers.flags import router_flags
 from rewardpool_operator.routers.programs import PROGRAMS
-from rewardpool_operator.snapshot import Router
 from rewardpool_runtime.listeners import HOST, HeldPort
 from rewardpool_worker.mounted import ROUTER_LAUNCHER
 

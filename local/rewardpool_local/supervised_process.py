@@ -11,8 +11,8 @@ from pathlib import Path
 from time import monotonic
 
 from rewardpool_api import names
+from rewardpool_control.snapshot import Failure
 from rewardpool_local.process import Process, importing_safely, tail
-from rewardpool_operator.snapshot import Failure
 from rewardpool_runtime.listeners import ForeignListenerError, HeldPort, check_listens
 from rewardpool_worker.diagnosis import LOG_TAIL_BYTES, diagnose
 

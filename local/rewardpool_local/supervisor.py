@@ -21,6 +21,12 @@ import aiohttp
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
 from rewardpool_api.reasons import NEVER_STARTS, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, AuthStatus
+from rewardpool_control.decide import decide
+from rewardpool_control.plan import Plan
+from rewardpool_control.snapshot import Snapshot
+from rewardpool_control.start_times import StartTimes
+from rewardpool_control.throughput import Throughputs
+from rewardpool_control.times import rfc3339
 from rewardpool_local import holders
 from rewardpool_local.demand_files import DemandFiles
 from rewardpool_local.fleet import Fleet
@@ -31,12 +37,6 @@ from rewardpool_local.launching import revision_of
 from rewardpool_local.process import kill_all, marked
 from rewardpool_local.router import LocalRouter
 from rewardpool_local.supervised_process import Run
-from rewardpool_operator.decide import decide
-from rewardpool_operator.plan import Plan
-from rewardpool_operator.snapshot import Snapshot
-from rewardpool_operator.start_times import StartTimes
-from rewardpool_operator.throughput import Throughputs
-from rewardpool_operator.times import rfc3339
 from rewardpool_worker.mounted import write_mounted_files
 
 log = logging.getLogger(__name__)

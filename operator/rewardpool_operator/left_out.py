@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, TypeVar
 from pydantic import ValidationError
 
 from rewardpool_api import RewardPoolStatus
+from rewardpool_control.times import CLOCKS_DIFFER, rfc3339, time_of
 from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.times import CLOCKS_DIFFER, rfc3339
-from rewardpool_operator.untrusted import NONSENSE, printable, time_of
+from rewardpool_runtime.untrusted import NONSENSE, printable
 
 log = logging.getLogger(__name__)
 

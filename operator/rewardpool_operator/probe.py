@@ -15,8 +15,8 @@ import aiohttp
 from rewardpool_api import names
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError, InvalidResponseError, parse_answer
 from rewardpool_api.model import ModelType
-from rewardpool_operator.bounded import AnswerTooLargeError, read_text
-from rewardpool_operator.untrusted import count_of, printable, without_secrets
+from rewardpool_runtime.bounded import AnswerTooLargeError, read_text
+from rewardpool_runtime.untrusted import count_of, printable, without_secrets
 
 log = logging.getLogger(__name__)
 

@@ -11,5 +11,7 @@ file_lock        one holder of a file at a time; the kernel drops the lock with 
 listeners        who listens at a port, and ports that no other user can have
 own_paths        whether a folder is this user's own
 state_files      where a pool on one machine keeps its status, its demands and its locks
+untrusted        texts and counts from outside, made fit to be used
+bounded          the answers of workers and routers, never more of them than an honest one would say
 trust            which certificates a client of a router trusts
 """

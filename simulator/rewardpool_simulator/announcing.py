@@ -10,7 +10,7 @@ from typing import Final
 
 from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool_api.demand import LEASE_SECONDS
-from rewardpool_operator.autoscaler.signals import Announcement
+from rewardpool_control.autoscaler.signals import Announcement
 from rewardpool_simulator.events import Events
 from rewardpool_simulator.trace import JobSpec, RecordedDemand
 

@@ -9,9 +9,9 @@ from typing import Final, Protocol
 
 from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_api.status import LoadStatus, ScalingStatus
-from rewardpool_operator.autoscaler.recommend import recommend
-from rewardpool_operator.autoscaler.signals import Announcement, Signals, Start, Throughput
-from rewardpool_operator.throughput import BusyWorker, Count
+from rewardpool_control.autoscaler.recommend import recommend
+from rewardpool_control.autoscaler.signals import Announcement, Signals, Start, Throughput
+from rewardpool_control.throughput import BusyWorker, Count
 from rewardpool_simulator.announcing import to_datetime
 from rewardpool_simulator.fleet import SimulatedReplica
 from rewardpool_simulator.policy import View

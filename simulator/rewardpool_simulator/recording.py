@@ -18,8 +18,8 @@ from typing import Final
 from rewardpool_api import RewardPool, RewardPoolStatus
 from rewardpool_api.demand import LEASE_SECONDS, MAX_SAMPLES, MAX_SECONDS, Demand
 from rewardpool_api.status import DemandStatus
-from rewardpool_operator.autoscaler.starts import UNKNOWN_SECONDS
-from rewardpool_operator.times import from_rfc3339
+from rewardpool_control.autoscaler.starts import UNKNOWN_SECONDS
+from rewardpool_control.times import from_rfc3339
 from rewardpool_simulator import trace
 from rewardpool_simulator.trace import Arrivals, Duration, FleetSpec, PolicyFigures, RecordedDemand, Trace, TraceError
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from random import Random
 from typing import Final
 
-from rewardpool_operator.autoscaler.signals import Announcement
+from rewardpool_control.autoscaler.signals import Announcement
 from rewardpool_simulator.announcing import replayed_announcements
 from rewardpool_simulator.draws import JobDraws
 from rewardpool_simulator.events import Events

@@ -10,9 +10,9 @@ import pytest
 
 from rewardpool.demand.writers import FileWriter
 from rewardpool_api.demand import LEASE_SECONDS, Demand
+from rewardpool_control.announcements import MOST, RETENTION
 from rewardpool_local.demand_files import MAX_FILE_BYTES, DemandFiles
 from rewardpool_local.folder import PoolFolder
-from rewardpool_operator.announcements import MOST, RETENTION
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -24,10 +24,10 @@ from support.fleet import (
 from rewardpool import FunctionSample, Pool, RewardConfig, Sample
 from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
+from rewardpool_control.throughput import Throughputs
 from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
 from rewardpool_operator.routers.admin import RouterAdmin, RouterError, RouterUnreachableError
 from rewardpool_operator.routers.programs import PROGRAMS
-from rewardpool_operator.throughput import Throughputs
 
 pytestmark = pytest.mark.real
 ADMIN_KEY = "admin-key-of-the-test"

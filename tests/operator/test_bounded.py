@@ -8,10 +8,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from rewardpool_operator import probe
-from rewardpool_operator.bounded import AnswerTooLargeError, read_excerpt, read_text
 from rewardpool_operator.probe import probe_score, read_in_flight, takes_key
 from rewardpool_operator.routers import admin as router_admin
 from rewardpool_operator.routers.admin import RouterAdmin, RouterError
+from rewardpool_runtime.bounded import AnswerTooLargeError, read_excerpt, read_text
 
 
 class Liar:

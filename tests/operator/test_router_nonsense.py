@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from rewardpool_control.snapshot import RegisteredWorker, Router
 from rewardpool_operator.routers.admin import RouterAdmin
-from rewardpool_operator.snapshot import RegisteredWorker, Router
 
 METRICS = 'smg_worker_cb_outcomes_total{worker="http://a:8000",outcome="success"} 42\nsmg_http_connections_active 3\n'
 Says = Callable[..., Awaitable[Router]]

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_api import Condition, RewardPoolStatus
+from rewardpool_control.times import time_of
 from rewardpool_operator.left_out import readable, with_sane_status
 from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.untrusted import count_of, printable, time_of, without_secrets
+from rewardpool_runtime.untrusted import count_of, printable, without_secrets
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),

@@ -13,7 +13,7 @@ from simulation.trainers import RENEW_SECONDS
 
 from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
-from rewardpool_operator.autoscaler.recommend import PAUSE_SECONDS
+from rewardpool_control.autoscaler.recommend import PAUSE_SECONDS
 
 if TYPE_CHECKING:
     from simulation.world import World

@@ -13,8 +13,8 @@ import pytest
 from simulation import operators
 from simulation.faults import Step
 
-from rewardpool_operator.autoscaler import recommend
-from rewardpool_operator.decide import revisions, rollout
+from rewardpool_control.autoscaler import recommend
+from rewardpool_control.decide import revisions, rollout
 from rewardpool_operator.kubernetes import budgets, client, leader, pool_reconciler
 from rewardpool_operator.kubernetes.cache import reflector, store
 from rewardpool_operator.kubernetes.reconcilers import status, worker_lists

@@ -173,7 +173,7 @@ class World:
 
 def run(seed: int, steps: tuple[Step, ...] | None = None) -> Outcome:
     """Run the seed, with its own steps or with these."""
-    with VirtualTime(seed=seed, packages=("rewardpool_operator", "rewardpool_api")) as time:
+    with VirtualTime(seed=seed, packages=("rewardpool_operator", "rewardpool_control", "rewardpool_api")) as time:
         planned = faults.plan(_chance(time), seconds=EVENTFUL_SECONDS, count=time.chance.randint(2, STEPS))
         world = World(time, planned if steps is None else steps)
         logger = logging.getLogger("rewardpool_operator")

@@ -8,8 +8,8 @@ from support.decide_builders import NOW
 from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_api.demand import Demand
 from rewardpool_api.status import LoadStatus, ScalingStatus
-from rewardpool_operator.autoscaler.recommend import recommend
-from rewardpool_operator.autoscaler.signals import Announcement, Signals
+from rewardpool_control.autoscaler.recommend import recommend
+from rewardpool_control.autoscaler.signals import Announcement, Signals
 
 QUEUE_DEPTH = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 10}}
 DRAIN_TIME = {"type": "DrainTime", "drainTime": {"targetSeconds": 10}}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rewardpool_api import RewardPool, RewardPoolStatus
-from rewardpool_operator.snapshot import RegisteredWorker, Router, Snapshot, Worker, WorkerSet
+from rewardpool_control.snapshot import RegisteredWorker, Router, Snapshot, Worker, WorkerSet
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -31,10 +31,10 @@ from rewardpool_api.names import (
     STATE_FILE,
 )
 from rewardpool_api.pool import RouterFlavor
+from rewardpool_control.snapshot import RegisteredWorker
 from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.routers.flags import TlsFiles, router_flags
 from rewardpool_operator.routers.programs import PROGRAMS
-from rewardpool_operator.snapshot import RegisteredWorker
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUTER_LAUNCHER = ROOT / "workers" / "rewardpool_worker" / "router_launcher.py"

@@ -13,6 +13,7 @@ import pytest
 from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import names
+from rewardpool_control.snapshot import RegisteredWorker, Router
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
@@ -25,7 +26,6 @@ from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.probe import ProbeResult
 from rewardpool_operator.routers.admin import RouterAdmin
-from rewardpool_operator.snapshot import RegisteredWorker, Router
 
 KEY = ("rl", "rm")
 URL = "http://10.0.0.7:8000"

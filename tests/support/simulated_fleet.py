@@ -12,10 +12,10 @@ from typing import Any
 from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker
 
 from rewardpool_api import RewardPool
-from rewardpool_operator.decide import decide
-from rewardpool_operator.golden_set import GoldenScores, parse_golden_set
-from rewardpool_operator.plan import Plan
-from rewardpool_operator.snapshot import RegisteredWorker, Snapshot, Worker, WorkerSet
+from rewardpool_control.decide import decide
+from rewardpool_control.golden_set import GoldenScores, parse_golden_set
+from rewardpool_control.plan import Plan
+from rewardpool_control.snapshot import RegisteredWorker, Snapshot, Worker, WorkerSet
 
 GOLDEN = parse_golden_set('{"text": "two plus two is four"}')
 ALLOWED = 0.1

@@ -10,7 +10,7 @@ from support.fleet import ROOT, server_python
 from support.patience import PATIENCE
 
 from rewardpool_api import load_manifest
-from rewardpool_operator.golden_set import parse_golden_set
+from rewardpool_control.golden_set import parse_golden_set
 
 CLASSES = {name.lower() for name in tiny_models.CLASSES} - {"generative"} | {"own-code"}
 

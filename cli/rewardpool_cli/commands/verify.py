@@ -26,7 +26,7 @@ from rewardpool_cli.options import AsJson, Namespace, pools_here
 from rewardpool_cli.targets import Target, Where, locate, pool_here
 from rewardpool_cli.verification import Comparison, Tolerance, compare, served_dtype
 from rewardpool_cli.verification.reference import NoReferenceError, Reference, scores_by_transformers
-from rewardpool_operator.golden_set import GoldenSet, GoldenSetError, GoldenText, parse_golden_set
+from rewardpool_control.golden_set import GoldenSet, GoldenSetError, GoldenText, parse_golden_set
 
 MOST_TEXTS: Final = 100_000
 SHOWN: Final = 10

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from rewardpool_api import RewardPool, names
+from rewardpool_control.times import from_rfc3339
 from rewardpool_operator.kubernetes.pods import is_managed, is_over
-from rewardpool_operator.times import from_rfc3339
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""

@@ -4,8 +4,8 @@ from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.status import DemandStatus, ScalingStatus
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, counted, duration
-from rewardpool_operator.autoscaler import bursts, starts
-from rewardpool_operator.times import rfc3339
+from rewardpool_control.autoscaler import bursts, starts
+from rewardpool_control.times import rfc3339
 
 
 def foresight_explanations(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> list[Explanation]:

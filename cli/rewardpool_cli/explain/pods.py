@@ -8,10 +8,10 @@ from typing import Final
 from rewardpool_api import names
 from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, Object
-from rewardpool_operator.decide.model_status import in_words
+from rewardpool_control.decide.model_status import in_words
+from rewardpool_control.times import from_rfc3339
 from rewardpool_operator.kubernetes.containers import is_download
 from rewardpool_operator.kubernetes.pods import failure_of, is_deleting, is_lost, is_stuck_before_start
-from rewardpool_operator.times import from_rfc3339
 
 CAUSE_OF_REASON: Final[dict[str, Cause]] = {
     ConditionReason.IMAGE_PULL: Cause.IMAGE,

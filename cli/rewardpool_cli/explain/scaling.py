@@ -8,7 +8,7 @@ from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import ScalingStatus
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, counted, duration
 from rewardpool_cli.explain.foresight import foresight_explanations
-from rewardpool_operator.times import from_rfc3339
+from rewardpool_control.times import from_rfc3339
 
 MOST_REPLICAS: Final = 10_000
 """That spec.autoscaling.maxReplicas may be."""

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.autoscaling import AutoscalingSpec
-from rewardpool_operator.autoscaler import budget
-from rewardpool_operator.autoscaler.signals import Claim
+from rewardpool_control.autoscaler import budget
+from rewardpool_control.autoscaler.signals import Claim
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import Object

@@ -24,7 +24,7 @@ from rewardpool_api import names
 from rewardpool_operator.kubernetes import api_server_time
 from rewardpool_operator.kubernetes.configuration import proxy_of_environment
 from rewardpool_operator.metrics import METRICS, Verb
-from rewardpool_operator.untrusted import printable
+from rewardpool_runtime.untrusted import printable
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""

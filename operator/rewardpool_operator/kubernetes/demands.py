@@ -17,15 +17,16 @@ from typing import Final
 from rewardpool_api import names
 from rewardpool_api.demand import MAX_JOB_NAME, Demand, DemandError, lease_name, parse_demand
 from rewardpool_api.reasons import EventReason
-from rewardpool_operator.announcements import MOST, Renewals, UnreadAnnouncement, announcements, is_over
-from rewardpool_operator.autoscaler.signals import Announcement
+from rewardpool_control.announcements import MOST, Renewals, UnreadAnnouncement, announcements, is_over
+from rewardpool_control.autoscaler.signals import Announcement
+from rewardpool_control.plan import Event
+from rewardpool_control.times import time_of
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.recorder import lease_event_object
 from rewardpool_operator.left_out import readable
-from rewardpool_operator.plan import Event
-from rewardpool_operator.untrusted import printable, time_of
+from rewardpool_runtime.untrusted import printable
 
 log = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rewardpool_api import RewardPool, names
+from rewardpool_control.snapshot import WorkerSet
 from rewardpool_operator.kubernetes import pods, render, revisions
 from rewardpool_operator.kubernetes.cache.alike import kept_once
 from rewardpool_operator.kubernetes.cache.objects import Objects, are_the_same
@@ -15,7 +16,6 @@ from rewardpool_operator.kubernetes.nulls import ignored_nulls
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.render import Revision
-from rewardpool_operator.snapshot import WorkerSet
 from rewardpool_worker.mounted import router_files, worker_files
 
 

@@ -21,7 +21,7 @@ from rewardpool_operator.kubernetes.diff import ANNOTATION_MANIFEST, differs
 from rewardpool_operator.kubernetes.managed_fields import own_as_applied
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
 from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.untrusted import printable
+from rewardpool_runtime.untrusted import printable
 
 Known = dict[tuple[str, str], tuple[str, str]]
 """Kind and name -> hash of the manifest that the object was found or made to be, and its version then."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rewardpool_api.reasons import EventReason
+from rewardpool_control.plan import Event
 from rewardpool_operator.metrics import Change
-from rewardpool_operator.plan import Event
 
 SERIES_SECONDS: Final = 600.0
 """What is said again later than this is news."""

@@ -27,10 +27,10 @@ from secrets import token_hex
 from time import monotonic
 from typing import Final, TypeVar
 
+from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
 from rewardpool_operator.kubernetes.client import LEASES, Kube, KubeError, KubeUnreachableError, Object
-from rewardpool_operator.times import rfc3339
-from rewardpool_operator.untrusted import count_of
+from rewardpool_runtime.untrusted import count_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.owned import WATCHED, selector_of
@@ -33,7 +34,6 @@ from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.kubernetes.workqueue import STUCK_SECONDS, Workers
 from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
 

@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, Condition
+from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.reflector import Reflector
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.times import rfc3339
-from rewardpool_operator.untrusted import printable
+from rewardpool_runtime.untrusted import printable
 
 log = logging.getLogger(__name__)
 

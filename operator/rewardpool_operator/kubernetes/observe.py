@@ -11,7 +11,11 @@ from datetime import UTC, datetime
 from functools import partial
 
 from rewardpool_api import RewardPool, names
-from rewardpool_operator.golden_set import GoldenScores, scores_of_annotation
+from rewardpool_control.golden_set import GoldenScores, scores_of_annotation
+from rewardpool_control.snapshot import Router, Snapshot, Worker, WorkerSet
+from rewardpool_control.start_times import StartTimes
+from rewardpool_control.throughput import Throughputs
+from rewardpool_control.times import CLOCKS_DIFFER, from_rfc3339
 from rewardpool_operator.kubernetes import containers, pods, render
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
@@ -23,11 +27,7 @@ from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_
 from rewardpool_operator.left_out import readable
 from rewardpool_operator.probe import read_in_flight
 from rewardpool_operator.routers.admin import RouterAdmin
-from rewardpool_operator.snapshot import Router, Snapshot, Worker, WorkerSet
-from rewardpool_operator.start_times import StartTimes
-from rewardpool_operator.throughput import Throughputs
-from rewardpool_operator.times import CLOCKS_DIFFER, from_rfc3339
-from rewardpool_operator.untrusted import count_of, without_secrets
+from rewardpool_runtime.untrusted import count_of, without_secrets
 
 
 class Observer:

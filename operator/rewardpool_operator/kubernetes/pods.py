@@ -14,7 +14,9 @@ from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
-from rewardpool_operator.decide.room import GATED
+from rewardpool_control.decide.room import GATED
+from rewardpool_control.snapshot import Failure, Router, Worker
+from rewardpool_control.times import from_rfc3339, time_of
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import (
     CONTAINER_ROUTER,
@@ -24,9 +26,7 @@ from rewardpool_operator.kubernetes.containers import (
     is_download,
 )
 from rewardpool_operator.routers.programs import PROGRAMS
-from rewardpool_operator.snapshot import Failure, Router, Worker
-from rewardpool_operator.times import from_rfc3339
-from rewardpool_operator.untrusted import NONSENSE, count_of, printable, time_of
+from rewardpool_runtime.untrusted import NONSENSE, count_of, printable
 from rewardpool_worker.diagnosis import LOG_TAIL_BYTES, diagnose
 
 ANNOTATION_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"

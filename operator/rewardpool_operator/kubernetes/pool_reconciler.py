@@ -19,8 +19,10 @@ from typing import Any
 
 from rewardpool_api import RewardPool
 from rewardpool_api.reasons import ConditionReason
-from rewardpool_operator.decide import decide
-from rewardpool_operator.decide.hold import hold, kept_lists
+from rewardpool_control.decide import decide
+from rewardpool_control.decide.hold import hold, kept_lists
+from rewardpool_control.plan import Plan
+from rewardpool_control.snapshot import Failure, Snapshot
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key
@@ -52,8 +54,6 @@ from rewardpool_operator.kubernetes.steps import Failing, Step, Steps
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, StoredPool, check_uid
 from rewardpool_operator.logs import about
 from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.plan import Plan
-from rewardpool_operator.snapshot import Failure, Snapshot
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from secrets import token_hex
 from typing import Final
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
-from rewardpool_operator.decide.events import scaling_change
+from rewardpool_control.decide.events import scaling_change
+from rewardpool_control.plan import Event
+from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.plan import Event
-from rewardpool_operator.times import rfc3339
-from rewardpool_operator.untrusted import printable
+from rewardpool_runtime.untrusted import printable
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from rewardpool_api import RewardPool
 from rewardpool_api.reasons import ConditionReason
-from rewardpool_operator.plan import Plan
+from rewardpool_control.plan import Plan
 
 BUSY_SECONDS: Final = 1.0
 """While there is load, change or trouble: how long a router that lost its list is without workers, and how long more

@@ -17,10 +17,10 @@ from time import monotonic
 from typing import Final
 
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_control.snapshot import Failure
+from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes.backoff import pause_seconds
 from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.snapshot import Failure
-from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
 

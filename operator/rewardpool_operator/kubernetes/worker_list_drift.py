@@ -8,8 +8,8 @@ list when it was first seen is taken for ours.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from rewardpool_operator.plan import Join, Leave
-from rewardpool_operator.snapshot import Router
+from rewardpool_control.plan import Join, Leave
+from rewardpool_control.snapshot import Router
 
 
 @dataclass

@@ -18,12 +18,12 @@ import aiohttp
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
-from rewardpool_operator.bounded import AnswerTooLargeError, read_excerpt, read_text
+from rewardpool_control.snapshot import Failure, RegisteredWorker, Router
 from rewardpool_operator.left_out import readable
 from rewardpool_operator.routers.metrics import answered, are_a_routers
 from rewardpool_operator.routers.programs import PROGRAMS
-from rewardpool_operator.snapshot import Failure, RegisteredWorker, Router
-from rewardpool_operator.untrusted import NONSENSE, count_of, printable
+from rewardpool_runtime.bounded import AnswerTooLargeError, read_excerpt, read_text
+from rewardpool_runtime.untrusted import NONSENSE, count_of, printable
 
 log = logging.getLogger(__name__)
 

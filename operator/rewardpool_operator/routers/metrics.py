@@ -16,8 +16,8 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from rewardpool_operator.untrusted import MAX_COUNT
 from rewardpool_page.source import Counts
+from rewardpool_runtime.untrusted import MAX_COUNT
 
 log = logging.getLogger(__name__)
 

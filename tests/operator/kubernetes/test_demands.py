@@ -9,14 +9,14 @@ import pytest
 
 from rewardpool_api import names
 from rewardpool_api.demand import MAX_BYTES, Demand, lease_manifest, lease_name
-from rewardpool_operator.announcements import RETENTION, Renewals
-from rewardpool_operator.autoscaler.signals import Announcement
+from rewardpool_control.announcements import RETENTION, Renewals
+from rewardpool_control.autoscaler.signals import Announcement
+from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.owned import selector_of, trimmed
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.demands import PATIENCE, Demands, Strays, announcements_of
-from rewardpool_operator.times import rfc3339
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -7,14 +7,14 @@ import pytest
 
 from cluster.control_plane import ControlPlane
 from rewardpool_api.demand import Demand, lease_manifest
-from rewardpool_operator.announcements import RETENTION
+from rewardpool_control.announcements import RETENTION
+from rewardpool_control.times import from_rfc3339
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.owned import selector_of, trimmed
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.configuration import load_configuration
 from rewardpool_operator.kubernetes.demands import Demands
-from rewardpool_operator.times import from_rfc3339
 
 pytestmark = pytest.mark.real
 

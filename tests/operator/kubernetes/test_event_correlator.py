@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewardpool_control.plan import Event
 from rewardpool_operator.kubernetes.event_correlator import (
     COUNT_SECONDS,
     REFILL_SECONDS,
@@ -13,7 +14,6 @@ from rewardpool_operator.kubernetes.event_correlator import (
     RepairTally,
     Repeat,
 )
-from rewardpool_operator.plan import Event
 
 SERVING = Event(type="Normal", reason="Serving", message="Serving: 2 of 2 replicas serve")
 

@@ -12,13 +12,13 @@ from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.status import AuthStatus, KeyRotation
+from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.key_rotator import SYNC, KeyRotator, outdated_routers
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.observe import snapshot_without_routers
 from rewardpool_operator.kubernetes.polls.reading import Polling
-from rewardpool_operator.times import rfc3339
 
 KEY, NEXT = "k" * 20, "n" * 20
 

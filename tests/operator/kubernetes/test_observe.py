@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from support.kube_builders import a_pod, a_pool, an_exposed_router
 
-from rewardpool_operator.autoscaler.signals import STALE_SECONDS, Throughput
-from rewardpool_operator.decide.load import missing_metrics
+from rewardpool_control.autoscaler.signals import STALE_SECONDS, Throughput
+from rewardpool_control.decide.load import missing_metrics
+from rewardpool_control.snapshot import RegisteredWorker, Router, Snapshot
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN
@@ -17,7 +18,6 @@ from rewardpool_operator.kubernetes.polls import probes, reading
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import ProbeResult
 from rewardpool_operator.routers.admin import RouterAdmin
-from rewardpool_operator.snapshot import RegisteredWorker, Router, Snapshot
 
 URL = "http://10.0.0.7:8000"
 KEYS = Keys(pool="the-key-of-the-pool-0", next="the-next-key-of-it-0", admin="a-routers-own-key-0")

@@ -11,12 +11,12 @@ from support.kube_builders import a_pool
 
 from rewardpool_api import names
 from rewardpool_api.contract import CallerError
-from rewardpool_operator.golden_set import GoldenProblem, parse_golden_set, scores_of_annotation
+from rewardpool_control.golden_set import GoldenProblem, parse_golden_set, scores_of_annotation
+from rewardpool_control.plan import Measure
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.polls import parity_check
 from rewardpool_operator.kubernetes.polls.parity_check import ParityCheck, score_golden_set
 from rewardpool_operator.kubernetes.polls.reading import Polling
-from rewardpool_operator.plan import Measure
 from rewardpool_operator.probe import NoScoreError, score_text
 
 TEXTS = '{"text": "four"}\n{"text": "twelve"}\n'

@@ -8,11 +8,11 @@ from support.decide_builders import a_pool, a_worker
 
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.first_score import FirstScorePart, FirstScoreStatus
+from rewardpool_control.snapshot import Worker
 from rewardpool_operator.kubernetes.polls import probes
 from rewardpool_operator.kubernetes.polls.probes import LONGEST_SECONDS, MAX_ASKED, Probes
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import ProbeResult
-from rewardpool_operator.snapshot import Worker
 
 
 class Surroundings:

@@ -10,6 +10,8 @@ from support.decide_builders import a_router
 from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
+from rewardpool_control.plan import Event, Join, Leave, Plan
+from rewardpool_control.snapshot import RegisteredWorker, WorkerSet
 from rewardpool_operator.kubernetes import client, diff, render
 from rewardpool_operator.kubernetes.cache.owned import RESOURCES
 from rewardpool_operator.kubernetes.cache.store import Store
@@ -26,9 +28,7 @@ from rewardpool_operator.kubernetes.reconcilers.worker_lists import WorkerListRe
 from rewardpool_operator.kubernetes.recorder import event_object
 from rewardpool_operator.kubernetes.requeue import START
 from rewardpool_operator.kubernetes.steps import Steps
-from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.routers.admin import RouterUnreachableError
-from rewardpool_operator.snapshot import RegisteredWorker, WorkerSet
 
 POOL = a_pool()
 RENDERED = rendered(POOL, Keys(pool="p", admin="a"), image="own:1")

@@ -10,6 +10,7 @@ from support.decide_builders import a_pool
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.status import ScalingStatus
+from rewardpool_control.plan import Plan
 from rewardpool_operator.kubernetes.requeue import (
     AT_ZERO,
     BUSY_SECONDS,
@@ -27,7 +28,6 @@ from rewardpool_operator.kubernetes.requeue import (
     rest_of,
     seconds_until_next,
 )
-from rewardpool_operator.plan import Plan
 
 
 @pytest.mark.parametrize(

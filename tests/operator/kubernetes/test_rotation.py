@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_api.status import KeyRotation
-from rewardpool_operator.decide.events import key_events
+from rewardpool_control.decide.events import key_events
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.rotation import GRACE, OVERDUE, Progress, Step, next_step, progress_of
 

@@ -1,8 +1,8 @@
 """What counts as a repair of a router's list."""
 
+from rewardpool_control.plan import Join, Leave
+from rewardpool_control.snapshot import RegisteredWorker, Router
 from rewardpool_operator.kubernetes.worker_list_drift import WorkerListDrift
-from rewardpool_operator.plan import Join, Leave
-from rewardpool_operator.snapshot import RegisteredWorker, Router
 
 
 def a_router(*urls: str) -> Router:

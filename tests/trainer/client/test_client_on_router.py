@@ -24,7 +24,7 @@ from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import FunctionFailedError, PoolAccessError
 from rewardpool_api.contract import CHAT_PATH, REQUEST_ID_HEADER
 from rewardpool_api.pool import RouterFlavor
-from rewardpool_operator.autoscaler.signals import Announcement
+from rewardpool_control.autoscaler.signals import Announcement
 
 pytestmark = pytest.mark.real
 BOTH = pytest.mark.parametrize("flavor", FLAVORS)

@@ -37,7 +37,7 @@ from rewardpool_operator.kubernetes.client import (
 from rewardpool_operator.kubernetes.pods import is_on_its_way
 from rewardpool_operator.left_out import leave_out
 from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.untrusted import NONSENSE, printable
+from rewardpool_runtime.untrusted import NONSENSE, printable
 
 log = logging.getLogger(__name__)
 

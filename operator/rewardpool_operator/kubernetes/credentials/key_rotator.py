@@ -12,6 +12,7 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.status import MAX_REQUEST
+from rewardpool_control.snapshot import Snapshot, Worker
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
@@ -20,7 +21,6 @@ from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, ne
 from rewardpool_operator.kubernetes.credentials.rotation import Progress, Step
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import takes_key
-from rewardpool_operator.snapshot import Snapshot, Worker
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from datetime import datetime
 from typing import Final
 
 from rewardpool_api import names
+from rewardpool_control.times import from_rfc3339
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.diff import short_hash
-from rewardpool_operator.times import from_rfc3339
 
 KEY_BYTES: Final = 32
 KEY_COPY: Final = "data-plane-key"

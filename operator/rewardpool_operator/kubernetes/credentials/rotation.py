@@ -25,8 +25,8 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from rewardpool_api.status import MAX_REQUEST, KeyRotation
+from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes.credentials.keys import Keys
-from rewardpool_operator.times import rfc3339
 
 GRACE: Final = timedelta(seconds=30)
 """Between the change of the key and the end of the previous one at least."""

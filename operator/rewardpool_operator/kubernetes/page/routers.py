@@ -13,9 +13,9 @@ from typing import Final
 
 import aiohttp
 
-from rewardpool_operator.bounded import read_text
 from rewardpool_operator.routers.metrics import counts, in_flight
 from rewardpool_page.source import Counts
+from rewardpool_runtime.bounded import read_text
 
 log = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from rewardpool_operator.kubernetes.page.routers import MAX_ROUTERS, Counted, Ro
 from rewardpool_operator.kubernetes.page.workers import shown_worker
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.left_out import leave_out, readable
-from rewardpool_operator.untrusted import NONSENSE
 from rewardpool_page.access import Viewer
 from rewardpool_page.log_text import shown
 from rewardpool_page.source import LogNotFoundError, Seen, Worker
+from rewardpool_runtime.untrusted import NONSENSE
 
 POOLS_AT_ONCE: Final = 20
 """Read in one go, which takes some milliseconds at first; passes of pools have their turn in between."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 
+from rewardpool_control.snapshot import Worker
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.snapshot import Worker
 from rewardpool_page import source as page
 
 

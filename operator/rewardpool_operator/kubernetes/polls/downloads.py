@@ -17,13 +17,14 @@ from typing import Any, Final, get_args
 import aiohttp
 
 from rewardpool_api import RewardPool, names
+from rewardpool_control.snapshot import Download, DownloadPhase, Worker
+from rewardpool_control.times import time_of
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_DOWNLOAD, is_download
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_only
-from rewardpool_operator.snapshot import Download, DownloadPhase, Worker
-from rewardpool_operator.untrusted import NONSENSE, count_of, printable, time_of
+from rewardpool_runtime.untrusted import NONSENSE, count_of, printable
 
 ASK_SECONDS: Final = 2.0
 MAX_POLLED: Final = 4

@@ -14,7 +14,7 @@ from typing import Final
 from rewardpool_api import RewardPool, names
 from rewardpool_api.contract import CallerError, InvalidResponseError
 from rewardpool_api.pool import GoldenSetRef
-from rewardpool_operator.golden_set import (
+from rewardpool_control.golden_set import (
     GoldenProblem,
     GoldenScores,
     GoldenSet,
@@ -22,11 +22,11 @@ from rewardpool_operator.golden_set import (
     GoldenText,
     parse_golden_set,
 )
+from rewardpool_control.plan import Measure
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.backoff import pause_seconds
 from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.polls.reading import NO_ANSWER, Polling, Reading
-from rewardpool_operator.plan import Measure
 from rewardpool_operator.probe import NoScoreError, score_text
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Final
 
 from rewardpool_api import RewardPool
+from rewardpool_control.snapshot import Worker
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import ProbeResult, probe_score
-from rewardpool_operator.snapshot import Worker
 
 log = logging.getLogger(__name__)
 

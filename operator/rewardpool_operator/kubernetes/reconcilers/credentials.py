@@ -7,6 +7,7 @@ from time import monotonic
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_control.snapshot import Snapshot
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import Kube
@@ -18,7 +19,6 @@ from rewardpool_operator.kubernetes.credentials.tls import CertificateReader, Tl
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
 from rewardpool_operator.kubernetes.steps import Step, Steps
-from rewardpool_operator.snapshot import Snapshot
 
 
 class CredentialsReconciler:

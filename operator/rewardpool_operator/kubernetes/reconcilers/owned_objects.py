@@ -14,6 +14,9 @@ from typing import Literal
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_control.plan import Plan
+from rewardpool_control.snapshot import WorkerSet
+from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes import client, render, scale_down_order
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import is_ours
@@ -27,9 +30,6 @@ from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
 from rewardpool_operator.kubernetes.steps import Step, Steps
-from rewardpool_operator.plan import Plan
-from rewardpool_operator.snapshot import WorkerSet
-from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
 

@@ -13,6 +13,9 @@ from typing import Final
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_control.plan import Event, Plan
+from rewardpool_control.times import rfc3339
+from rewardpool_control.volatile_status import Change, change_between, is_serving, own
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
@@ -21,9 +24,6 @@ from rewardpool_operator.kubernetes.recorder import event_object
 from rewardpool_operator.kubernetes.requeue import FIGURES, START, STEP
 from rewardpool_operator.kubernetes.steps import Step, Steps
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
-from rewardpool_operator.kubernetes.volatile_status import Change, change_between, is_serving, own
-from rewardpool_operator.plan import Event, Plan
-from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
 

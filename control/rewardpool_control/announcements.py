@@ -1,0 +1,131 @@
+"""What jobs announced, made fit to count: pure, and the same for Leases in a cluster and for files on one machine.
+
+    renewed   `Renewals`: when that was, by this operator's clock
+    read      `announcements`: sane and bounded, or with the problem that it has; no more than the status can show
+    removed   `is_over`: nobody will renew it any more
+
+Whoever may announce may write anything, so nothing here is believed unchecked.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from math import isfinite
+from typing import Final
+
+from rewardpool_api.demand import LEASE_SECONDS, MAX_LEASE_SECONDS, MAX_SAMPLES, Demand, DemandError
+from rewardpool_control.autoscaler.signals import Announcement
+
+MOST: Final = 32
+"""Announcements of one pool that count."""
+RETENTION: Final = timedelta(minutes=10)
+"""For so long one that lapsed is kept, for people to see, and for a trainer that comes back to find it as it was."""
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """The last time that an announcement was renewed."""
+
+    written: datetime
+    """By the clock of whoever keeps it."""
+    at: datetime
+    """By this operator's clock: what the announcement says of times counts from here."""
+    excused_seconds: float = 0.0
+    """For so long nobody could renew it since; it lasts that much longer."""
+
+
+class Renewals:
+    """When each announcement was renewed, by this operator's own clock; kept from look to look.
+
+    Whoever keeps the announcements (an API server, a file system) says when each was written, by a clock of its own,
+    which need not agree with ours. So that time is compared with itself: when it is another one than at the last look,
+    it was renewed just now. Only what was there at the first look is taken to be as old as it is said to be, for a
+    restarted operator to decide as one that was not; and never to be from the future, or a trainer that died would live
+    on for as long as the clocks differ.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, Renewal] = {}
+
+    def look(self, written: Mapping[str, datetime], *, now: datetime) -> Mapping[str, Renewal]:
+        """Take in what is there now, and forget what is not."""
+        self._known = {name: self._renewal(name, time, now) for name, time in written.items()}
+        return self._known
+
+    def excuse(self, names: Iterable[str], *, now: datetime) -> None:
+        """Let these last as if they were renewed now: nobody could, or nobody can tell."""
+        for name in self._known.keys() & set(names):
+            known = self._known[name]
+            self._known[name] = replace(known, excused_seconds=(now - known.at).total_seconds())
+
+    def _renewal(self, name: str, written: datetime, now: datetime) -> Renewal:
+        before = self._known.get(name)
+        if before is None:
+            return Renewal(written, min(written, now))
+        return before if before.written == written else Renewal(written, now)
+
+
+def lasting(stated: object) -> tuple[float, str]:
+    """For how many seconds an announcement holds, and what had to be changed about that, in words."""
+    if stated is None:
+        return LEASE_SECONDS, f"it does not say how long it lasts: taken for {LEASE_SECONDS} s"
+    if isinstance(stated, bool) or not isinstance(stated, int | float) or not isfinite(stated) or stated <= 0:
+        return LEASE_SECONDS, f"it says no sensible time that it lasts: taken for {LEASE_SECONDS} s"
+    if stated > MAX_LEASE_SECONDS:
+        return MAX_LEASE_SECONDS, f"it says that it lasts longer than {MAX_LEASE_SECONDS} s: cut to that"
+    return float(stated), ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadAnnouncement:
+    """An announcement as it lies there, unread."""
+
+    name: str
+    """Of the Lease, or of the file."""
+    made: str
+    """Sorts announcements by the time of their making."""
+    renewal: Renewal
+    stated: object
+    """Seconds that it is to last, as given: anything."""
+    read: Callable[[], Demand]
+    """The demand. Raises DemandError."""
+
+    @property
+    def seconds(self) -> float:
+        """For so long after its renewal it counts."""
+        return lasting(self.stated)[0] + self.renewal.excused_seconds
+
+    def has_lapsed(self, now: datetime) -> bool:
+        """Whether nobody renewed it in time."""
+        return now >= self.renewal.at + timedelta(seconds=self.seconds)
+
+
+def announcements(unread: Collection[UnreadAnnouncement], *, now: datetime) -> tuple[Announcement, ...]:
+    """Those that count, by name.
+
+    Of too many, the ones that did not lapse count, and of these the ones that were there first: neither what is left of
+    old jobs nor a flood of new ones pushes out a job that is under way.
+    """
+    counted = sorted(unread, key=lambda one: (one.has_lapsed(now), one.made, one.name))[:MOST]
+    return tuple(_read(one) for one in sorted(counted, key=lambda one: one.name))
+
+
+def _read(unread: UnreadAnnouncement) -> Announcement:
+    announcement = partial(Announcement, name=unread.name, renewed=unread.renewal.at, seconds=unread.seconds)
+    try:
+        demand = unread.read()
+    except DemandError as error:
+        return announcement(problem=str(error))
+    _, note = lasting(unread.stated)
+    if demand.samples is not None and demand.samples > MAX_SAMPLES:
+        demand = demand.model_copy(update={"samples": MAX_SAMPLES})
+        note = "; ".join(filter(None, (note, f"it speaks of more than {MAX_SAMPLES} samples: cut to that")))
+    return announcement(demand=demand, note=note)
+
+
+def is_over(announcement: Announcement, *, now: datetime) -> bool:
+    """Whether it may be removed: its job said that it has ended, or has not been heard of for long."""
+    if announcement.demand is not None and announcement.demand.phase == "Ended":
+        return True
+    return now >= announcement.renewed + timedelta(seconds=announcement.seconds) + RETENTION

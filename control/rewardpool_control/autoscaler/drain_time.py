@@ -1,0 +1,31 @@
+"""Policy DrainTime: as many replicas as answer what is there within a time, at the measured rate of one replica.
+
+    (in flight + waiting) / (rate per replica x targetSeconds)
+
+Until a rate is known, one replica more than serve is asked for while there are so many requests: the first ones show
+the rate.
+"""
+
+from rewardpool_api.autoscaling import DrainTimePolicy
+from rewardpool_control.autoscaler.ask import Ask
+from rewardpool_control.autoscaler.service_rate import ServiceRate
+
+
+def ask(policy: DrainTimePolicy, *, requests: int, rate: ServiceRate | None, serving: int) -> Ask:
+    """What so many requests at the routers are worth.
+
+    `rate` is that of one replica, None while it is unknown.
+    """
+    if requests == 0:
+        return Ask.whole(0, "no request")
+    if rate is None:
+        return Ask.whole(min(requests, serving + 1), f"{requests} requests, and nobody knows yet what a replica does")
+    return to_answer(requests, rate=rate, seconds=policy.target_seconds)
+
+
+def to_answer(requests: int, *, rate: ServiceRate, seconds: float) -> Ask:
+    """What it takes to answer so many requests in so many seconds."""
+    return Ask(
+        exact=requests / rate.within(seconds),
+        reason=f"{requests} requests in {seconds:g} s, {rate.per_replica:.3g}/s per replica",
+    )

@@ -1,0 +1,85 @@
+"""From what is asked for to what may be had now: tolerance, window, steps, bounds.
+
+The tolerance keeps the size while the ask differs little. The window lets the pool shrink only to the largest ask of
+the last while, as the Kubernetes HPA does it. Steps bound what is added or taken away within a period. Bounds come last
+and always hold.
+"""
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from rewardpool_api.autoscaling import AutoscalingSpec, StepSpec
+from rewardpool_api.status import DesiredAt, ScalingDecision
+from rewardpool_control.autoscaler.ask import Ask
+from rewardpool_control.times import from_rfc3339, rfc3339
+
+MAX_WINDOW: Final = 64
+"""Entries the status holds."""
+
+
+def clamp(replicas: int, scaling: AutoscalingSpec) -> int:
+    """Within the bounds."""
+    return max(scaling.min_replicas, min(scaling.max_replicas, replicas))
+
+
+def within_tolerance(ask: Ask, *, current: int, percent: int) -> bool:
+    """Whether the ask is so near to the size that it is not worth a change; to and from zero always is."""
+    if current == 0 or ask.exact <= 0:
+        return False
+    return abs(ask.exact - current) <= current * percent / 100 + 1e-9
+
+
+def window(previous: Sequence[DesiredAt], wanted: int, *, now: datetime, seconds: float) -> list[DesiredAt]:
+    """The larger asks that are still fresh, then the present one.
+
+    Sizes fall strictly from first to last: an ask not larger than a later one can never be the maximum. The state
+    changes only when the ask does, so a pool under steady or no load needs no write.
+    """
+    if previous and previous[-1].replicas == wanted:
+        ended, present = previous[:-1], previous[-1]
+    else:
+        # What was wanted until now is dated by its end.
+        ended = [*previous[:-1], *(DesiredAt(time=rfc3339(now), replicas=entry.replicas) for entry in previous[-1:])]
+        present = DesiredAt(time=rfc3339(now), replicas=wanted)
+    oldest = now - timedelta(seconds=seconds)
+    fresh = [entry for entry in ended if entry.replicas > wanted and from_rfc3339(entry.time) > oldest]
+    falling: list[DesiredAt] = []
+    for entry in reversed(fresh):
+        if not falling or entry.replicas > falling[-1].replicas:
+            falling.append(entry)
+    # Beyond what the status holds, the smaller ones between the largest and the present one go.
+    return [*list(reversed(falling))[: MAX_WINDOW - 1], present]
+
+
+def stepped(
+    wanted: int, *, current: int, history: Sequence[ScalingDecision], scaling: AutoscalingSpec, now: datetime
+) -> int:
+    """What may be had of it within the period, by the sizes that there were in it."""
+    step = scaling.scale_up.step if wanted > current else scaling.scale_down.step
+    if step is None or wanted == current:
+        return wanted
+    sizes = _sizes_within(step, current, history, now)
+    if wanted > current:
+        base = min(sizes)
+        return max(current, min(wanted, base + _size_of(step, base)))
+    base = max(sizes)
+    return min(current, max(wanted, base - _size_of(step, base)))
+
+
+def _size_of(step: StepSpec, base: int) -> int:
+    by_share = math.ceil(base * step.percent / 100) if step.percent is not None else 0
+    # At least one, or a pool at zero would stay there.
+    return max(1, step.replicas or 0, by_share)
+
+
+def _sizes_within(step: StepSpec, current: int, history: Sequence[ScalingDecision], now: datetime) -> list[int]:
+    """Every size that was wanted within the period before now."""
+    begun = now - timedelta(seconds=step.period_seconds)
+    sizes = [current]
+    for change in reversed(history):
+        sizes.append(change.replicas)
+        if from_rfc3339(change.time) <= begun:
+            break
+    return sizes

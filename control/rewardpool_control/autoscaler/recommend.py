@@ -1,0 +1,299 @@
+"""The number of replicas: what the policies ask for, in the order in which things may hold it back.
+
+    1  remember        service rate, starts and bursts, as far as they were seen
+    2  ask             every policy; the largest ask counts, and one replica where there is any request
+    3  tolerance       too small a difference changes nothing
+    4  idle            to zero only after cooldownSeconds without a request
+    5  window          down to the largest ask of the last while, which is a start's time at least while replicas start
+    6  steps, bounds   no more at a time, and no more at all, than the manifest says
+    7  budget          no more than other pools leave
+
+4 and 5 guard against not knowing what comes. Between two bursts, where every job that lives has said when its next one
+comes, it is known, and they are passed over after `PAUSE_SECONDS` without a request. A client that sends requests which
+no job announced is a job that lives and says nothing: after its last request, 4 and 5 hold as ever. Where a router does
+not say what it has, what the others say is the least that there is: the number may grow by it, and nothing is ever
+taken away.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from rewardpool_api.autoscaling import AutoscalingSpec, DemandPolicy
+from rewardpool_api.status import DemandStatus, DesiredAt, Limit, ScalingDecision, ScalingStatus
+from rewardpool_control.autoscaler import budget, bursts, demand, drain_time, limits, queue_depth, service_rate, starts
+from rewardpool_control.autoscaler.ask import Ask
+from rewardpool_control.autoscaler.bursts import PAUSE_SECONDS
+from rewardpool_control.autoscaler.demand import Fleet, Plans
+from rewardpool_control.autoscaler.service_rate import ServiceRate
+from rewardpool_control.autoscaler.signals import Signals, in_samples, samples_per_request
+from rewardpool_control.times import from_rfc3339, rfc3339
+
+HISTORY: Final = 10
+"""Changes kept in the status."""
+MISSING: Final = "metrics of a router are missing, so the size may grow and not shrink"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """What is decided, with the state for the next decision."""
+
+    scaling: ScalingStatus
+    demands: list[DemandStatus]
+
+
+def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingStatus | None) -> Recommendation:
+    """Decide the wanted number of replicas, by policies that are not External.
+
+    Requests are taken for as many samples as the jobs say. There is no previous decision for a new pool.
+    """
+    each = samples_per_request(signals.announcements, now=signals.now)
+    signals = in_samples(signals, each=each)
+    before = previous or ScalingStatus(desired=signals.replicas, reason="")
+    case = _case(scaling, signals, before)
+    if case.for_requests is None or signals.partial:
+        sized = case.without_metrics()
+    else:
+        sized = case.with_metrics(case.for_requests)
+    sized = case.placed(case.within_budget(case.bounded(sized)))
+    if each > 1:
+        sized = replace(sized, reason=f"{sized.reason}; a request has {each:.3g} samples, and counts for as many")
+    decided = case.memory.model_copy(
+        update={
+            "desired": sized.replicas,
+            "recommended_replicas": sized.recommended,
+            "reason": sized.reason,
+            "limit": sized.limit,
+            "idle_since": sized.idle_since,
+            "window": sized.window,
+        }
+    )
+    if previous is None or previous.desired != decided.desired:
+        decided = decided.model_copy(update={"history": with_change(before.history, decided, signals.now)})
+    return Recommendation(scaling=decided, demands=case.plans.demands)
+
+
+def with_change(history: Sequence[ScalingDecision], decided: ScalingStatus, now: datetime) -> list[ScalingDecision]:
+    """The history with one change more."""
+    change = ScalingDecision(time=rfc3339(now), replicas=decided.desired, reason=decided.reason, limit=decided.limit)
+    return [*history, change][-HISTORY:]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sized:
+    """A number on its way through the limits."""
+
+    replicas: int
+    recommended: int
+    reason: str
+    limit: Limit | None = None
+    idle_since: str | None = None
+    window: list[DesiredAt]
+
+    def limited_to(self, replicas: int, limit: Limit, why: str) -> "_Sized":
+        """The number that a limit leaves of it."""
+        if replicas == self.replicas:
+            return self
+        return replace(self, replicas=replicas, limit=limit, reason=f"{self.reason}; {why}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """What the limits go by."""
+
+    scaling: AutoscalingSpec
+    signals: Signals
+    before: ScalingStatus
+    memory: ScalingStatus
+    """The decision before, with what was seen since."""
+    current: int
+    for_requests: Ask | None
+    """What the requests that are known of are worth; None while none is known."""
+    plans: Plans
+    """What is to come."""
+
+    def seconds_since(self, time: str) -> float:
+        return (self.signals.now - from_rfc3339(time)).total_seconds()
+
+    def is_near(self, ask: Ask) -> bool:
+        """Step 3. The band is for requests, which come and go; what is announced is known, and had in full."""
+        return limits.within_tolerance(ask, current=self.current, percent=self.scaling.tolerance_percent)
+
+    def without_metrics(self) -> _Sized:
+        """Nothing is taken away; what the known requests are worth, and what a job announced, may be added."""
+        known = self.for_requests or Ask.whole(0, MISSING)
+        ask = self.plans.ask if self.is_near(known) else _largest([known, self.plans.ask])
+        sized = _Sized(
+            replicas=max(ask.replicas, self.current),
+            recommended=ask.replicas,
+            reason=MISSING,
+            limit="MetricsUnavailable" if ask.replicas < self.current else None,
+            idle_since=None if known.exact > 0 else self.memory.idle_since,
+            window=self.memory.window,
+        )
+        if ask.replicas <= self.current:
+            return sized
+        return replace(sized, reason=f"{ask.reason}; {MISSING}", window=self.window(ask.replicas))
+
+    def with_metrics(self, for_requests: Ask) -> _Sized:
+        """Steps 3 to 5."""
+        scaling, planned = self.scaling, self.plans.ask
+        is_near = self.is_near(for_requests)
+        stays = is_near and planned.replicas <= self.current
+        ask = planned if is_near and not stays else _largest([for_requests, planned])
+        sized = _Sized(replicas=ask.replicas, recommended=ask.replicas, reason=ask.reason, window=[])
+        if stays:
+            sized = sized.limited_to(self.current, "Tolerance", f"{self.current} are near enough")
+        is_gap = False
+        if for_requests.exact == 0:
+            was_idle = None if self.signals.answered else self.memory.idle_since
+            idle_since = was_idle or rfc3339(self.signals.now)
+            sized = replace(sized, idle_since=idle_since)
+            idle_seconds = self.seconds_since(idle_since)
+            # A gap in which there are requests is none.
+            is_gap = self.plans.is_gap and self.memory.unannounced is None and idle_seconds >= PAUSE_SECONDS
+            if sized.replicas == 0 and scaling.min_replicas == 0 and not is_gap:
+                if idle_seconds >= scaling.cooldown_seconds:
+                    return replace(sized, reason=f"no request for {scaling.cooldown_seconds} s")
+                why = f"none since {sized.idle_since}, and to zero after {scaling.cooldown_seconds} s"
+                sized = sized.limited_to(min(1, self.current), "CooldownSeconds", why)
+        # A window that is passed over is kept up nevertheless: the next pass may need it.
+        sized = replace(sized, window=self.window(sized.replicas))
+        most = max(entry.replicas for entry in sized.window)
+        return sized if is_gap else sized.limited_to(most, "Window", f"{most} were wanted within {self.seconds:g} s")
+
+    def window(self, wanted: int) -> list[DesiredAt]:
+        """Step 5."""
+        return limits.window(self.memory.window, wanted, now=self.signals.now, seconds=self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """The window, and while replicas start no less than a start takes.
+
+        Those that start are the first to be taken back. With a shorter window, load that comes and goes would begin
+        starts for ever and end none.
+        """
+        window = float(self.scaling.scale_down.stabilization_window_seconds)
+        is_starting = self.signals.serving < self.signals.replicas
+        return max(window, starts.lead_seconds(self.memory.starts)) if is_starting else window
+
+    def bounded(self, sized: _Sized) -> _Sized:
+        """Step 6."""
+        scaling, history, now = self.scaling, self.before.history, self.signals.now
+        step = limits.stepped(sized.replicas, current=self.current, history=history, scaling=scaling, now=now)
+        sized = sized.limited_to(step, "Step", f"{step} are as many as a step allows")
+        bounded = limits.clamp(sized.replicas, scaling)
+        if bounded < sized.replicas:
+            return sized.limited_to(bounded, "MaxReplicas", f"maxReplicas is {bounded}")
+        return sized.limited_to(bounded, "MinReplicas", f"minReplicas is {bounded}")
+
+    def within_budget(self, sized: _Sized) -> _Sized:
+        """Step 7."""
+        scaling, demands, before = self.scaling, self.plans.demands, self.before
+        if scaling.budget is None:
+            return sized
+        left = budget.allowed(
+            self.signals, scaling=scaling, budget=scaling.budget, wanted=sized.replicas, demands=demands, before=before
+        )
+        return sized.limited_to(left.replicas, "Budget", left.reason or f"the budget leaves {left.replicas}")
+
+    def placed(self, sized: _Sized) -> _Sized:
+        """A worker that fits nowhere is supply on its way, neither asked for again nor waited for: only reported."""
+        if self.signals.unschedulable is None or self.signals.serving >= sized.replicas or sized.limit is not None:
+            return sized
+        return replace(sized, limit="Unschedulable", reason=f"{sized.reason}; a worker fits nowhere")
+
+
+def _case(scaling: AutoscalingSpec, signals: Signals, before: ScalingStatus) -> _Case:
+    """Steps 1 and 2."""
+    now, current, policy = signals.now, limits.clamp(before.desired, scaling), _demand_policy(scaling)
+    measured = service_rate.learned(before.service_rate, signals.throughputs, spec=scaling.service_rate, now=now)
+    rate = service_rate.service_rate(measured, spec=scaling.service_rate)
+    update: dict[str, object] = {"service_rate": measured, "starts": starts.learned(before.starts, signals.starts)}
+    for_requests, requests = None, 0
+    if signals.load is not None:
+        requests = signals.load.in_flight + signals.load.waiting
+        for_requests = _for_requests(scaling, requests, rate, serving=signals.serving)
+        # Where a router does not say what it has, no request at the others ends no burst.
+        if policy is not None and policy.learn and not (signals.partial and requests == 0):
+            most = scaling.max_replicas
+            height = bursts.Height(
+                to_answer=min(for_requests.replicas, most),
+                to_keep_up=min(rate.to_hold(requests), signals.serving, most) if rate is not None else 0,
+                settled_seconds=policy.drain_seconds,
+            )
+            jobs = demand.rolling_out(signals.announcements, now=now)
+            update["bursts"] = bursts.learned(before.bursts, requests=requests, height=height, jobs=jobs, now=now)
+    memory = before.model_copy(update=update)
+    plans = _plans(scaling, signals, memory, rate, current=current)
+    case = _Case(
+        scaling=scaling,
+        signals=signals,
+        before=before,
+        memory=memory,
+        current=current,
+        for_requests=for_requests,
+        plans=plans,
+    )
+    return replace(case, memory=_with_unannounced(case, has_requests=signals.answered > 0 or requests > 0))
+
+
+def _with_unannounced(case: _Case, *, has_requests: bool) -> ScalingStatus:
+    """Remember when requests were last seen that no job announced.
+
+    For so long after its last request a client that announces nothing counts as one that lives. Figures come late, so
+    the requests of the first `PAUSE_SECONDS` after a burst may still be its own.
+    """
+    now, unannounced = rfc3339(case.signals.now), case.memory.unannounced
+    counted = max(case.scaling.scale_down.stabilization_window_seconds, case.scaling.cooldown_seconds)
+    quiet_since = (case.memory.quiet_since or now) if case.plans.is_quiet else None
+    if unannounced is not None and case.seconds_since(unannounced) >= counted:
+        unannounced = None
+    if has_requests and quiet_since is not None and case.seconds_since(quiet_since) >= PAUSE_SECONDS:
+        unannounced = now
+    return case.memory.model_copy(update={"quiet_since": quiet_since, "unannounced": unannounced})
+
+
+def _demand_policy(scaling: AutoscalingSpec) -> DemandPolicy | None:
+    return next((policy.demand for policy in scaling.combined if policy.demand is not None), None)
+
+
+def _for_requests(scaling: AutoscalingSpec, requests: int, rate: ServiceRate | None, *, serving: int) -> Ask:
+    """Step 2, for what is there: the largest ask."""
+    asks = [Ask.whole(min(requests, 1), f"{requests} requests" if requests else "no request")]
+    for policy in scaling.combined:
+        if policy.queue_depth is not None:
+            asks.append(queue_depth.ask(policy.queue_depth, requests=requests))
+        if policy.drain_time is not None:
+            asks.append(drain_time.ask(policy.drain_time, requests=requests, rate=rate, serving=serving))
+        if policy.demand is not None and rate is not None and requests:
+            asks.append(drain_time.to_answer(requests, rate=rate, seconds=policy.demand.drain_seconds))
+    return _largest(asks)
+
+
+def _largest(asks: Sequence[Ask]) -> Ask:
+    """The largest; of equal ones, the last, which says more."""
+    return max(reversed(asks), key=lambda ask: ask.exact)
+
+
+def _plans(
+    scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, rate: ServiceRate | None, *, current: int
+) -> Plans:
+    """Step 2, for what is to come."""
+    policies = scaling.combined
+    policy = _demand_policy(scaling)
+    if policy is None:
+        demands = demand.statuses(signals.announcements, now=signals.now)
+        return Plans(ask=Ask.whole(0, ""), demands=demands, is_gap=False)
+    fleet = Fleet(
+        now=signals.now,
+        current=current,
+        lead_seconds=starts.lead_seconds(memory.starts),
+        rate=rate,
+        per_replica=next((p.queue_depth.target_per_replica for p in policies if p.queue_depth is not None), None),
+        most=scaling.max_replicas,
+        bursts=memory.bursts if policy.learn else (),
+    )
+    beat = bursts.expected(memory.bursts, now=signals.now)
+    return demand.plans(policy, signals.announcements, beat, fleet=fleet)

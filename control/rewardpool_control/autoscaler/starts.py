@@ -1,0 +1,36 @@
+"""How long a replica takes from its making to its first score: how early a burst has to be prepared for."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rewardpool_api.status import WorkerStart
+from rewardpool_control.autoscaler.signals import Start
+
+MAX_STARTS: Final = 8
+"""Starts in the status."""
+UNKNOWN_SECONDS: Final = 60.0
+"""Taken for a start until one was seen: about what an engine with a small model takes."""
+MARGIN: Final = 1.25
+"""Of the slowest start that is remembered: several that start at once on one node take longer than one."""
+MARGIN_SECONDS: Final = 2.0
+"""And what a decision takes on its way to a node."""
+
+
+def learned(known: Sequence[WorkerStart], seen: Sequence[Start]) -> list[WorkerStart]:
+    """The last starts, each replica's once.
+
+    On one machine a new replica may have the name of one that is gone. Those that are seen come oldest first, again at
+    every look.
+    """
+    recent = [(one.worker, round(one.seconds, 1)) for one in seen[-MAX_STARTS:]]
+    if recent == [(start.worker, start.seconds) for start in known]:
+        return list(known)  # as at nearly every look
+    there = [WorkerStart(worker=one.worker, seconds=round(one.seconds, 1)) for one in seen]
+    names = {start.worker for start in there}
+    return [*(start for start in known if start.worker not in names), *there][-MAX_STARTS:]
+
+
+def lead_seconds(known: Sequence[WorkerStart]) -> float:
+    """How long before a burst its replicas have to be asked for."""
+    slowest = max((start.seconds for start in known), default=UNKNOWN_SECONDS)
+    return slowest * MARGIN + MARGIN_SECONDS

@@ -1,0 +1,94 @@
+"""Step 5: which workers score the probe text differently from the others of their revision.
+
+One model gives one text one score. A worker that differs, by a broken GPU or a file that was read wrong, is kept out of
+the routers' lists. Of each revision, one worker is the reference: the one that most others agree with, then one that is
+in a list already, then the oldest. It is never barred, so a revision that serves goes on serving.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_control.snapshot import Failure, Snapshot, Worker
+from rewardpool_runtime.untrusted import printable
+
+ALLOWED: Final = {"float32": 1e-3, "float16": 2.0**-8, "bfloat16": 2.0**-5}
+"""By dtype: the largest difference between scores up to 1; of larger scores, this share. Twice to four times the
+rounding of one number in half precision, since the sums of a batch come out differently at each size."""
+LOOSEST: Final = max(ALLOWED.values())
+"""For `auto`, whose number format is known to the engine alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """Workers that may not serve because their score differs."""
+
+    barred: frozenset[str] = frozenset()
+    """By name."""
+    problem: Failure | None = None
+    """The differing workers and the numbers; None while all agree."""
+
+
+@dataclass(frozen=True)
+class _Probed:
+    """A worker with its score of the probe text."""
+
+    worker: Worker
+    score: float
+    listed: bool
+
+
+def check_agreement(snapshot: Snapshot, *, apart: Collection[str] = ()) -> Agreement:
+    """Compare the scores of the probe text within each revision of a discriminative model, or of a teacher.
+
+    A worker whose score is not known is neither compared nor barred. Nor is one that is `apart`, which does not serve
+    for another reason.
+    """
+    if snapshot.pool.spec.model.type not in ("Discriminative", "Teacher"):
+        return Agreement()
+    share = ALLOWED.get(snapshot.pool.spec.engine.dtype, LOOSEST)
+    barred: set[str] = set()
+    messages: list[str] = []
+    for revision in sorted({worker.revision for worker in snapshot.workers}):
+        probed = [
+            _Probed(worker, worker.probe_score, snapshot.is_listed(worker))
+            for worker in snapshot.workers_of(revision)
+            if worker.available and worker.probe_score is not None and worker.name not in apart
+        ]
+        if len(probed) < 2:
+            continue
+        reference = _reference(probed, share)
+        for one in probed:
+            if not _agree(one, reference, share):
+                barred.add(one.worker.name)
+                messages.append(_in_words(one, reference, share))
+    if not messages:
+        return Agreement()
+    message = printable("; ".join(messages), most=MAX_MESSAGE, keep="head")
+    return Agreement(
+        barred=frozenset(barred), problem=Failure(reason=ConditionReason.REPLICAS_DISAGREE, message=message)
+    )
+
+
+def _reference(probed: Iterable[_Probed], share: float) -> _Probed:
+    everyone = sorted(probed, key=lambda one: (not one.listed, one.worker.created, one.worker.name))
+    # Of equals, max returns the first.
+    return max(everyone, key=lambda one: sum(_agree(one, other, share) for other in everyone))
+
+
+def _agree(one: _Probed, other: _Probed, share: float) -> bool:
+    return abs(one.score - other.score) <= _allowed(one, other, share)
+
+
+def _allowed(one: _Probed, other: _Probed, share: float) -> float:
+    return share * max(1.0, abs(one.score), abs(other.score))
+
+
+def _in_words(one: _Probed, reference: _Probed, share: float) -> str:
+    return (
+        f"worker {one.worker.name} is kept from the routers: it scores the probe text {one.score:.6g}, and"
+        f" {reference.worker.name} of the same revision {reference.score:.6g};"
+        f" they may differ by {_allowed(one, reference, share):.3g}. Delete it to have it started anew"
+    )

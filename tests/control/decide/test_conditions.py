@@ -1,0 +1,135 @@
+"""What the status says."""
+
+from datetime import timedelta
+
+from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker
+
+from rewardpool_control.decide import decide
+from rewardpool_control.snapshot import Failure
+
+OOM = Failure(reason="OutOfMemory", message="killed by the kernel\nlast line of the log")
+
+
+def reasons(plan):
+    return {condition.type: (condition.status, condition.reason) for condition in plan.status.conditions}
+
+
+def test_a_serving_pool_is_ready_and_nothing_moves():
+    assert reasons(decide(a_snapshot(a_worker("one")))) == {
+        "Ready": ("True", "Serving"),
+        "Serving": ("True", "Serving"),
+        "WorkersReady": ("True", "AllReady"),
+        "RouterReady": ("True", "AllReady"),
+        "ScalingActive": ("True", "Fixed"),
+        "Progressing": ("False", "Stable"),
+        "Degraded": ("False", "AsExpected"),
+    }
+
+
+FUNCTION = {"model": {"source": "python://rewards:score"}, "engine": {"name": "python"}}
+
+
+def sandboxed(*workers, pool=None):
+    plan = decide(a_snapshot(*workers, pool=pool or a_pool(replicas=len(workers), **FUNCTION)))
+    condition = plan.status.condition("Sandboxed")
+    return condition.status, condition.reason, condition.message
+
+
+def test_a_pool_of_a_model_says_nothing_of_a_sandbox():
+    assert decide(a_snapshot(a_worker("one"))).status.condition("Sandboxed") is None
+
+
+def test_a_function_is_sandboxed_when_its_workers_found_so():
+    assert sandboxed(a_worker("one", answering=False))[:2] == ("Unknown", "NotTried")
+    assert sandboxed(a_worker("one", unsandboxed=()))[:2] == ("True", "Enforced")
+
+
+def test_of_two_workers_the_one_that_lacks_more_is_named():
+    key = "the function reaches the pool's key"
+    said = sandboxed(a_worker("one", unsandboxed=()), a_worker("two", unsandboxed=(key,)))
+    assert said == ("False", "Weakened", f"two: {key}; 1 of 2 workers lack something")
+
+
+def test_a_worker_that_refuses_to_serve_without_a_sandbox_is_its_reason():
+    refused = Failure(reason="SandboxUnavailable", message="lacks Landlock")
+    said = sandboxed(a_worker("one", answering=False, running=False, failure=refused))
+    assert said == ("False", "SandboxUnavailable", "lacks Landlock")
+
+
+def test_what_the_last_worker_found_outlives_it():
+    first = decide(a_snapshot(a_worker("one", unsandboxed=()), pool=a_pool(replicas=1, **FUNCTION)))
+    assert sandboxed(pool=a_pool(replicas=0, status=first.status, **FUNCTION))[:2] == ("True", "Enforced")
+
+
+def test_a_failing_worker_is_named_with_its_last_lines():
+    broken = a_worker("one", answering=False, running=False, failure=OOM)
+    plan = decide(a_snapshot(broken, routers=(a_router(),)))
+    assert reasons(plan)["Ready"] == ("False", "OutOfMemory")
+    assert "last line of the log" in plan.status.condition("Degraded").message
+
+
+def test_a_worker_that_recovered_is_no_longer_news():
+    assert reasons(decide(a_snapshot(a_worker("one", failure=OOM))))["Degraded"] == ("False", "AsExpected")
+
+
+def test_without_a_router_nothing_is_served():
+    plan = decide(a_snapshot(a_worker("one"), routers=(a_router(answering=False, registered=None),)))
+    assert reasons(plan)["Serving"] == ("False", "RouterNotReady")
+
+
+def test_a_worker_counts_as_ready_only_when_every_router_lists_it():
+    one = a_worker("one")
+    plan = decide(a_snapshot(one, routers=(a_router("a", workers=(one,)), a_router("b"))))
+    assert plan.status.ready_replicas == 0
+
+
+def test_the_transition_time_stays_while_the_condition_does():
+    first = decide(a_snapshot(a_worker("one")))
+    pool = a_pool(replicas=1, status=first.status)
+    later = decide(a_snapshot(a_worker("one"), pool=pool, now=NOW + timedelta(hours=1)))
+    assert later.status == first.status
+
+
+def test_the_length_of_the_model_is_the_shortest_and_outlives_the_workers():
+    first = decide(a_snapshot(a_worker("one", max_model_len=512), a_worker("two", max_model_len=1024)))
+    assert first.status.model.max_model_len == 512
+    later = decide(a_snapshot(pool=a_pool(replicas=2, status=first.status)))
+    assert later.status.model.max_model_len == 512
+
+
+def test_how_many_of_the_wanted_replicas_serve_is_said_as_kubectl_shows_it():
+    plan = decide(a_snapshot(a_worker("one"), a_worker("two", answering=False), pool=a_pool(replicas=2)))
+    assert plan.status.ready == "1/2"
+
+
+def test_leaving_workers_are_counted_apart():
+    plan = decide(a_snapshot(a_worker("one"), a_worker("two"), pool=a_pool(replicas=1)))
+    assert (plan.status.replicas, plan.status.draining_replicas) == (1, 1)
+
+
+def told(plan):
+    return {(event.type, event.reason) for event in plan.events}
+
+
+def test_what_conditions_say_of_a_start_is_no_event():
+    starting = decide(a_snapshot(a_worker("one", answering=False), routers=(a_router(answering=False),)))
+    assert told(starting) == set()
+    pool = a_pool(replicas=1, status=starting.status)
+    serving = decide(a_snapshot(a_worker("one"), pool=pool))
+    assert reasons(serving)["Serving"] == ("True", "Serving")
+    assert told(serving) <= {("Normal", "RolloutCompleted")}
+
+
+def test_a_pool_that_served_and_stops_is_a_warning_once():
+    serving = decide(a_snapshot(a_worker("one")))
+    gone = a_worker("one", answering=False, running=False)
+    stopped = decide(a_snapshot(gone, pool=a_pool(replicas=1, status=serving.status)))
+    assert ("Warning", "NotServing") in told(stopped)
+    again = decide(a_snapshot(gone, pool=a_pool(replicas=1, status=stopped.status)))
+    assert ("Warning", "NotServing") not in told(again)
+
+
+def test_a_pool_that_goes_to_zero_as_it_was_told_is_no_warning():
+    first = decide(a_snapshot(a_worker("one")))
+    plan = decide(a_snapshot(pool=a_pool(replicas=0, status=first.status), routers=(a_router(),)))
+    assert "NotServing" not in {event.reason for event in plan.events}
