@@ -201,13 +201,13 @@ $(ENGINE_SUITES): export OMP_NUM_THREADS := 1
 SHORT := -m "not long"
 
 test-operator:
-	@$(DEV)/bin/pytest $(SHORT) tests/control tests/operator
+	@$(DEV)/bin/pytest $(SHORT) tests/control tests/kube tests/operator
 
 # All that no other suite has, but for what the client's shares its vLLM with.
 ON_VLLM := tests/worker/test_real_vllm.py
 
 test-fleet:
-	@$(DEV)/bin/pytest $(SHORT) tests --ignore=$(ON_VLLM) $(patsubst %,--ignore=tests/%,control operator trainer trainer_torch frameworks engines judges $(TOOLS))
+	@$(DEV)/bin/pytest $(SHORT) tests --ignore=$(ON_VLLM) $(patsubst %,--ignore=tests/%,control kube operator trainer trainer_torch frameworks engines judges $(TOOLS))
 
 test-client:
 	@$(DEV)/bin/pytest $(SHORT) tests/trainer $(ON_VLLM)

@@ -89,7 +89,7 @@ def misused(codes: list[str], folder: Path) -> str:
     """What mypy says of names, attributes and arguments that are not there; "" for nothing."""
     for number, code in enumerate(codes):
         (folder / f"example_{number}.py").write_text(code)
-    rooms = os.pathsep.join(str(ROOT / room) for room in ("crds", "runtime", "trainer_plugin", "trainer"))
+    rooms = os.pathsep.join(str(ROOT / room) for room in ("crds", "runtime", "kube", "trainer_plugin", "trainer"))
     lax = [
         "name-defined",
         "arg-type",

@@ -14,6 +14,7 @@ ROOMS = (
     "page",
     "workers",
     "control",
+    "kube",
     "operator",
     "local",
     "simulator",

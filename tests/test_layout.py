@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("crds", "runtime", "page", "workers", "control", "operator", "local", "trainer_plugin", "trainer")
+ROOMS = ("crds", "runtime", "page", "workers", "control", "kube", "operator", "local", "trainer_plugin", "trainer")
 """Without those that only show or simulate: what they say of one policy is their own choice."""
-SERVING_ROOMS = ("crds", "runtime", "page", "workers", "control", "operator", "local")
+SERVING_ROOMS = ("crds", "runtime", "page", "workers", "control", "kube", "operator", "local")
 MOST_FILES, MOST_ROOMS = 4, 2
 PAGE = ROOT / "docs" / "architecture.md"
 ROW = re.compile(r"^\| (?P<task>an?(?:other)? [^|]*) \| `(?P<shown_by>[^`]+)` \| (?P<files>`[^|]*`) \|$", re.MULTILINE)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from rewardpool_operator.kubernetes.client import POOLS, Kube
+from rewardpool_kube.client import Kube
+from rewardpool_kube.resources import POOLS
 
 WATCH_SECONDS = 600
 """For which one watch is asked for."""

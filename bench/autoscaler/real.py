@@ -33,8 +33,8 @@ from cluster.processes import ClusterError
 from cluster.progress import Say
 from installation import Installation
 from rewardpool_api import names
-from rewardpool_operator.kubernetes.client import Kube
-from rewardpool_operator.kubernetes.configuration import load_configuration
+from rewardpool_kube.client import Kube
+from rewardpool_kube.configuration import load_configuration
 from rewardpool_operator.routers.sglang_router import RouterMetrics
 
 READY_SECONDS: Final = 120.0

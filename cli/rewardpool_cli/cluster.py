@@ -24,20 +24,12 @@ from rewardpool_cli.errors import CommandError, RefusedError
 from rewardpool_cli.explain.evidence import Evidence, newest_warnings
 from rewardpool_cli.program import program
 from rewardpool_cli.targets import Target, has_cluster
-from rewardpool_operator.kubernetes.client import (
-    DEPLOYMENTS,
-    EVENTS,
-    PODS,
-    POOLS,
-    Kube,
-    KubeError,
-    KubeUnreachableError,
-    Object,
-    Resource,
-)
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.kubeconfig import load_kubeconfig
+from rewardpool_kube.resources import DEPLOYMENTS, EVENTS, PODS, POOLS, Object, Resource
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_runtime.bounded import read_text
-from rewardpool_runtime.kubeconfig import load_kubeconfig
 
 FIELD_MANAGER: Final = "rewardpool-cli"
 """Who changed a pool's spec by a command, in its managedFields."""

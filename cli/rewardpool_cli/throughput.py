@@ -9,7 +9,8 @@ import asyncio
 from rewardpool_api import RewardPool, names
 from rewardpool_cli.cluster import Cluster
 from rewardpool_cli.rates import requests_in
-from rewardpool_operator.kubernetes.client import PODS, KubeError, KubeUnreachableError
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import PODS
 
 
 async def requests_of(cluster: Cluster, pool: RewardPool) -> float | None:

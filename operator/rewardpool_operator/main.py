@@ -24,15 +24,12 @@ from aiohttp import web
 from kubernetes_asyncio.config import ConfigException
 
 from rewardpool_api import names
+from rewardpool_kube.client import Kube
+from rewardpool_kube.configuration import load_configuration
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import POOLS
 from rewardpool_operator import logs
 from rewardpool_operator.kubernetes.cache.reflector import NO_CRD, EtcdRestoredError
-from rewardpool_operator.kubernetes.client import (
-    POOLS,
-    Kube,
-    KubeError,
-    KubeUnreachableError,
-)
-from rewardpool_operator.kubernetes.configuration import load_configuration
 from rewardpool_operator.kubernetes.images import own_image
 from rewardpool_operator.kubernetes.leader import Acting, Leadership
 from rewardpool_operator.kubernetes.manager import Manager
@@ -152,7 +149,7 @@ async def serve(settings: Settings) -> None:
     # Direct connections only: pods are never behind the proxy that the environment may name.
     configuration = await load_configuration()
     async with (
-        Kube(configuration) as kube,
+        Kube(configuration, on_request=METRICS.kube_request) as kube,
         aiohttp.ClientSession(connector=_connector()) as session,
         AsyncExitStack() as stack,
     ):

@@ -23,11 +23,11 @@ from prometheus_client.metrics_core import Metric
 
 from rewardpool_api import RewardPool, RewardPoolStatus
 from rewardpool_api.reasons import EventReason
+from rewardpool_kube.resources import Verb
 from rewardpool_operator.pool_metrics import POOL_LABELS, REPLICAS, PoolCollector, Samples, samples_of
 
 Change = Literal["join", "leave"]
 Reason = Literal["refused", "unreachable", "defect"]
-Verb = Literal["get", "list", "watch", "create", "patch", "delete"]
 
 PASS_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Buckets of the time a pass takes and waits."""

@@ -6,7 +6,7 @@ from rewardpool_cli.cluster import in_words, operations
 from rewardpool_cli.commands.logs import seconds_of
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.throughput import requests_in
-from rewardpool_operator.kubernetes.client import KubeError
+from rewardpool_kube.errors import KubeError
 
 FORBIDDEN = (
     'rewardpools.rewardpool.dev "rm" is forbidden: User "ann" cannot patch resource "rewardpools"'

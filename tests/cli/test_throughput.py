@@ -7,7 +7,7 @@ from support.decide_builders import a_pool
 
 from rewardpool_cli.rates import Rates
 from rewardpool_cli.throughput import requests_of
-from rewardpool_operator.kubernetes.client import KubeError
+from rewardpool_kube.errors import KubeError
 
 POOL = a_pool()
 

@@ -23,8 +23,10 @@ from support.tried import EXAMPLES, TRIED
 
 from cluster.control_plane import ControlPlane
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Kube, KubeError, Object
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.manager import Manager
 
 pytestmark = pytest.mark.real
@@ -57,7 +59,7 @@ class Judge:
         metadata = {"name": name, "namespace": NAMESPACE, "annotations": annotations}
         manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
         try:
-            made = await self.kube.create(client.POOLS, manifest)
+            made = await self.kube.create(resources.POOLS, manifest)
         except KubeError as error:
             if error.status not in (400, 409, 413, 422):
                 self.troubles.append(f"the API server answered {error.status} {error}: {brief(manifest)}")
@@ -66,8 +68,8 @@ class Judge:
         await self._wait(made, manifest)
         if then is not None:
             with suppress(KubeError):
-                await self._wait(await self.kube.merge(client.POOLS, NAMESPACE, name, {"spec": then}), manifest)
-        await self.kube.delete(client.POOLS, NAMESPACE, name)
+                await self._wait(await self.kube.merge(resources.POOLS, NAMESPACE, name, {"spec": then}), manifest)
+        await self.kube.delete(resources.POOLS, NAMESPACE, name)
 
     async def _wait(self, seen: Object, manifest: Object) -> None:
         """Until a condition is about the spec of this generation."""

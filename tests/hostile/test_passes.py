@@ -17,8 +17,9 @@ from support.odd_objects import lease_of, leases, pods_of
 from support.pool_surroundings import KEY
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client, render
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube import resources
+from rewardpool_kube.resources import Object
+from rewardpool_operator.kubernetes import render
 from rewardpool_worker.mounted import router_files, worker_files
 
 FUNCTION = {"model": {"source": "python://rewards:score", "type": "Function"}, "engine": {"name": "python"}}
@@ -59,7 +60,7 @@ def put_pods(pool: HostilePool, *, workers: list[Object], routers: list[Object])
         for number, drawn in enumerate(pods):
             pod = a_hostile_pod(f"{component}-{number}", component, port=pool.talker.port, revision=revision)
             metadata = {**pod["metadata"], **drawn["metadata"]}
-            pool.put(client.PODS, {**pod, "metadata": metadata, "status": drawn["status"]})
+            pool.put(resources.PODS, {**pod, "metadata": metadata, "status": drawn["status"]})
 
 
 @hostile(
@@ -153,7 +154,7 @@ async def look_at_leases(drawn: list[Object]) -> None:
         await pool.passes(1)
         put_pods(pool, workers=[a_running_pod(names.COMPONENT_WORKER)], routers=[a_running_pod(names.COMPONENT_ROUTER)])
         for lease in drawn:
-            pool.put(client.LEASES, lease_of(lease))
+            pool.put(resources.LEASES, lease_of(lease))
         await pool.passes(3)
         pool.check()
 
@@ -200,9 +201,9 @@ def odd_files() -> list[Object]:
 async def look_at_files(spec: Mapping[str, Any], drawn: Object) -> None:
     async with hostile_pool() as pool:
         for name, data in drawn.get("secrets", {}).items():
-            pool.kube.keep(client.SECRETS, {"metadata": {"name": name}, "data": data})
+            pool.kube.keep(resources.SECRETS, {"metadata": {"name": name}, "data": data})
         if "golden" in drawn:
-            pool.kube.keep(client.CONFIG_MAPS, {"metadata": {"name": "golden"}, **drawn["golden"]})
+            pool.kube.keep(resources.CONFIG_MAPS, {"metadata": {"name": "golden"}, **drawn["golden"]})
         pool.put_pool(spec, metadata={"annotations": drawn.get("pool", {})})
         await pool.passes(2)
         put_pods(pool, workers=[a_running_pod(names.COMPONENT_WORKER)], routers=[a_running_pod(names.COMPONENT_ROUTER)])
@@ -215,9 +216,9 @@ async def look_at_files(spec: Mapping[str, Any], drawn: Object) -> None:
         for deployment in found.worker_deployments():
             annotations = {name: text for name, text in said.items() if text is not None}
             metadata = {**deployment["metadata"], "annotations": annotations}
-            pool.put(client.DEPLOYMENTS, {**deployment, "metadata": metadata})
+            pool.put(resources.DEPLOYMENTS, {**deployment, "metadata": metadata})
         for config_map in (render.pins_config_map(a_pool()), *odd_files()):
-            pool.put(client.CONFIG_MAPS, {**config_map, **drawn.get("files", {})})
+            pool.put(resources.CONFIG_MAPS, {**config_map, **drawn.get("files", {})})
         await pool.passes(3)
         pool.check()
 

@@ -22,8 +22,9 @@ from support.tried import EXAMPLES, TRIED
 
 from cluster.control_plane import ControlPlane
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
+from rewardpool_kube import resources
+from rewardpool_kube.errors import KubeError
+from rewardpool_kube.resources import Object, Resource
 
 pytestmark = pytest.mark.real
 
@@ -76,8 +77,10 @@ class Writer:
         self.written.clear()
         for component, said in ((names.COMPONENT_WORKER, workers), (names.COMPONENT_ROUTER, routers)):
             for pod in self.pods(component):
-                await self._keep(client.PODS, pod, {"metadata": {"annotations": said["metadata"].get("annotations")}})
-                await self._keep(client.PODS, pod, {"status": said["status"]}, subresource="status")
+                await self._keep(
+                    resources.PODS, pod, {"metadata": {"annotations": said["metadata"].get("annotations")}}
+                )
+                await self._keep(resources.PODS, pod, {"status": said["status"]}, subresource="status")
         for lease in map(lease_of, jobs):
             await self._make(lease)
 
@@ -95,12 +98,12 @@ class Writer:
         return True
 
     async def _make(self, lease: Object) -> None:
-        await self.running.kube.delete(client.LEASES, NAMESPACE, lease["metadata"]["name"])
+        await self.running.kube.delete(resources.LEASES, NAMESPACE, lease["metadata"]["name"])
         metadata = {**lease["metadata"], "namespace": NAMESPACE}
         metadata.pop("managedFields", None)  # the API server writes them
         manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease, "metadata": metadata}
         try:
-            self._note(client.LEASES, await self.running.kube.create(client.LEASES, manifest))
+            self._note(resources.LEASES, await self.running.kube.create(resources.LEASES, manifest))
         except KubeError as error:
             self._refused(error)
 
@@ -130,7 +133,7 @@ async def until(holds: Callable[[], bool], what: str) -> None:
 async def reconciled(running: Running, number: int) -> None:
     """A pass has ended that began after all that was written; another spec asks for it."""
     spec = {"autoscaling": {"maxReplicas": 5 + number % 2}}
-    changed = await running.kube.merge(client.POOLS, NAMESPACE, POOL, {"spec": spec})
+    changed = await running.kube.merge(resources.POOLS, NAMESPACE, POOL, {"spec": spec})
 
     def observed() -> bool:
         status = (running.operator.store.pool((NAMESPACE, POOL)) or {}).get("status") or {}
@@ -146,7 +149,7 @@ async def test_no_pod_or_lease_that_an_api_server_keeps_fails_its_pools_passes(c
     manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": SPEC}
     async with operator_of(control_plane, NAMESPACE) as running:
         writer = Writer(running)
-        await running.kube.create(client.POOLS, manifest)
+        await running.kube.create(resources.POOLS, manifest)
         components = (names.COMPONENT_WORKER, names.COMPONENT_ROUTER)
         await until(lambda: all(len(writer.pods(component)) >= PODS for component in components), "the pods are made")
         for number, (workers, routers, jobs) in enumerate(rounds):

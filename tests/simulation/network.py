@@ -1,6 +1,6 @@
 """What carries calls: from an operator to the API server, to routers and to workers, and what goes wrong on the way.
 
-In place of the HTTP client below `kubernetes/client.py`, and of the session that asks routers and workers. Answers are
+In place of the HTTP client below `rewardpool_kube`, and of the session that asks routers and workers. Answers are
 bytes, as they are on a wire: whatever the operator makes of odd ones, its own code does.
 """
 
@@ -16,7 +16,7 @@ import aiohttp
 import orjson
 from simulation.api_server import ApiServer, Refused, Watch, status_body
 
-from rewardpool_operator.kubernetes.client import Kube
+from rewardpool_kube.client import Kube
 
 API: Final = "http://api"
 

@@ -36,7 +36,7 @@ def _collections(root: object) -> Iterator[tuple[str, Any]]:
         elif isinstance(one, list | tuple | set | frozenset | deque):
             yield way, one
             left += ((f"{way}[]", value) for value in one)
-        elif type(one).__module__.startswith(("rewardpool_operator", "rewardpool_control")):
+        elif type(one).__module__.startswith(("rewardpool_operator", "rewardpool_control", "rewardpool_kube")):
             left += ((f"{way}.{name}", value) for name, value in _fields(one))
 
 

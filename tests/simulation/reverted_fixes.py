@@ -15,7 +15,8 @@ from simulation.faults import Step
 
 from rewardpool_control.autoscaler import recommend
 from rewardpool_control.decide import revisions, rollout
-from rewardpool_operator.kubernetes import budgets, client, leader, pool_reconciler
+from rewardpool_kube import answers, client
+from rewardpool_operator.kubernetes import budgets, leader, pool_reconciler
 from rewardpool_operator.kubernetes.cache import reflector, store
 from rewardpool_operator.kubernetes.reconcilers import status, worker_lists
 
@@ -36,7 +37,8 @@ class Fix:
 
 def _answers_unread(patch: pytest.MonkeyPatch) -> None:
     """An answer without metadata reaches whoever asked."""
-    patch.setattr(client, "checked_object", lambda _, answer: answer)
+    for module in (answers, client):
+        patch.setattr(module, "checked_object", lambda _, answer: answer)
 
 
 def _whole_lists(patch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ SETTLING_SECONDS: Final = 1200.0
 STEPS: Final = 12
 NAMESPACE: Final = "rl"
 BOOKMARK_SECONDS: Final = 60.0
+PACKAGES: Final = ("rewardpool_operator", "rewardpool_control", "rewardpool_kube", "rewardpool_api")
+"""What an operator is made of: it goes by the simulated time."""
 
 
 @dataclass
@@ -173,7 +175,7 @@ class World:
 
 def run(seed: int, steps: tuple[Step, ...] | None = None) -> Outcome:
     """Run the seed, with its own steps or with these."""
-    with VirtualTime(seed=seed, packages=("rewardpool_operator", "rewardpool_control", "rewardpool_api")) as time:
+    with VirtualTime(seed=seed, packages=PACKAGES) as time:
         planned = faults.plan(_chance(time), seconds=EVENTFUL_SECONDS, count=time.chance.randint(2, STEPS))
         world = World(time, planned if steps is None else steps)
         logger = logging.getLogger("rewardpool_operator")

@@ -10,8 +10,8 @@ import aiohttp
 from support.hostile_pool import FailedPasses
 
 from cluster.control_plane import ControlPlane
-from rewardpool_operator.kubernetes.client import Kube
-from rewardpool_operator.kubernetes.configuration import load_configuration
+from rewardpool_kube.client import Kube
+from rewardpool_kube.configuration import load_configuration
 from rewardpool_operator.kubernetes.manager import Manager
 
 

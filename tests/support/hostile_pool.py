@@ -19,10 +19,10 @@ from support.kube_builders import a_pool
 from support.pool_surroundings import KEY, FakeKube
 
 from rewardpool_api import RewardPoolStatus, names
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.resources import Object, Resource
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Object, Resource
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
@@ -56,7 +56,7 @@ class WatchfulKube(FakeKube):
         await super().delete(resource, namespace, name)
 
     async def create(self, resource: Resource, manifest: Object) -> Object:
-        if resource == client.EVENTS:
+        if resource == resources.EVENTS:
             self.events.append(manifest)
         return await super().create(resource, manifest)
 
@@ -122,7 +122,7 @@ class HostilePool:
         """The pool itself, as somebody wrote it."""
         manifest = json.loads(a_pool(**spec).model_dump_json(by_alias=True, exclude_none=True))
         manifest["metadata"] |= parts.pop("metadata", {})
-        self.put(client.POOLS, {**manifest, **parts})
+        self.put(resources.POOLS, {**manifest, **parts})
 
     async def passes(self, count: int) -> None:
         """Passes of one operator; raises AssertionError when one of them failed by a defect."""

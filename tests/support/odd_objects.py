@@ -5,7 +5,7 @@ from support.drawing import Drawn, anything, as_json, loose_texts, mostly, numbe
 from support.pool_surroundings import KEY
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 
 times = st.sampled_from(["2026-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
 reports = as_json(objects({}, reason=mostly(texts), message=mostly(loose_texts), commit=mostly(texts)))

@@ -14,10 +14,11 @@ from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import names
 from rewardpool_control.snapshot import RegisteredWorker, Router
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Object, Resource
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.polls import probes, reading
@@ -78,7 +79,7 @@ class FakeKube:
         await self._answer(resource, f"create {manifest['kind']}")
         if (resource, manifest["metadata"]["name"]) in self.objects:
             raise KubeError("create", status=409, reason="AlreadyExists", message="already exists")
-        return manifest if resource == client.EVENTS else self.keep(resource, manifest)
+        return manifest if resource == resources.EVENTS else self.keep(resource, manifest)
 
     async def merge(
         self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str = ""
@@ -127,7 +128,7 @@ class Surroundings:
         self.files = MountedFiles(self.kube, self.store)  # type: ignore[arg-type]
         self.image, self.upgrade_slots = "x:1", UpgradeSlots(1)
         pool = json.loads(a_pool(replicas=1).model_dump_json(by_alias=True, exclude_none=True))
-        self.store.put(client.POOLS, self.kube.keep(client.POOLS, pool))
+        self.store.put(resources.POOLS, self.kube.keep(resources.POOLS, pool))
         self.reconciler = self.a_reconciler()
         monkeypatch.setattr(RouterAdmin, "observe", self._observed)
         monkeypatch.setattr(RouterAdmin, "add", self._added)
@@ -151,10 +152,10 @@ class Surroundings:
 
     def declare(self, **spec: Any) -> Object:
         """Somebody changes these fields of the spec, and the watch tells of it."""
-        found = self.kube.objects[client.POOLS, "rm"]
+        found = self.kube.objects[resources.POOLS, "rm"]
         metadata = {**found["metadata"], "generation": found["metadata"]["generation"] + 1}
-        pool = self.kube.keep(client.POOLS, {**found, "metadata": metadata, "spec": {**found["spec"], **spec}})
-        self.store.put(client.POOLS, pool)
+        pool = self.kube.keep(resources.POOLS, {**found, "metadata": metadata, "spec": {**found["spec"], **spec}})
+        self.store.put(resources.POOLS, pool)
         return pool
 
     def make_anew(self, *, told: bool) -> None:
@@ -163,11 +164,11 @@ class Surroundings:
         Args:
             told: whether the watch tells of it at once.
         """
-        found = self.kube.objects[client.POOLS, "rm"]
+        found = self.kube.objects[resources.POOLS, "rm"]
         metadata = {**found["metadata"], "uid": "another", "generation": 1}
-        pool = self.kube.keep(client.POOLS, {**found, "metadata": metadata, "status": {}})
+        pool = self.kube.keep(resources.POOLS, {**found, "metadata": metadata, "status": {}})
         if told:
-            self.store.put(client.POOLS, pool)
+            self.store.put(resources.POOLS, pool)
 
     def collect(self) -> None:
         """Delete what a pool controls that is gone, as the garbage collector does."""
@@ -188,7 +189,7 @@ class Surroundings:
     @property
     def pool(self) -> Object:
         """The pool as the API server has it."""
-        return self.kube.objects[client.POOLS, "rm"]
+        return self.kube.objects[resources.POOLS, "rm"]
 
     def condition(self, kind: str) -> Object:
         """The pool's condition of this type; empty when it has none."""
@@ -201,7 +202,7 @@ class Surroundings:
         await asyncio.sleep(0.001)  # what is polled in the background goes on
         if await self.reconciler.look(acting, pools=1) is None:
             self.reconciler.close()
-            self.store.put(client.POOLS, self.pool)
+            self.store.put(resources.POOLS, self.pool)
             self.reconciler = self.a_reconciler()
         return self.kube.writes[before:]
 
@@ -227,7 +228,7 @@ class Surroundings:
         worker, router = a_pod(), a_pod("r0", component=names.COMPONENT_ROUTER, ip="10.0.0.8")
         worker["metadata"]["labels"][names.LABEL_REVISION] = deployment["metadata"]["labels"][names.LABEL_REVISION]
         for pod in (worker, router):
-            self.store.put(client.PODS, self.kube.keep(client.PODS, pod))
+            self.store.put(resources.PODS, self.kube.keep(resources.PODS, pod))
         for _ in range(6):
             await self.look()
 

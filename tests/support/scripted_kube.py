@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import KubeUnreachableError, Object, Page, Resource, WatchEvent
+from rewardpool_kube import resources
+from rewardpool_kube.answers import Page, WatchEvent
+from rewardpool_kube.errors import KubeUnreachableError
+from rewardpool_kube.resources import Object, Resource
 
 NAMESPACE = "rl"
 
@@ -27,7 +29,7 @@ class ScriptedKube:
         self.away = False
         self.lists: list[Resource] = []
         self.watches: list[tuple[Resource, str]] = []
-        self.spoken_of = client.CONFIG_MAPS
+        self.spoken_of = resources.CONFIG_MAPS
         """The one kind of which a watch says something."""
         self.words: asyncio.Queue[WatchEvent | Exception | None] = asyncio.Queue()
 

@@ -158,7 +158,7 @@ def sources_of(pods: Iterable[dict[str, Any]], component: Component | None, *, p
 
 async def _of_cluster(target: Target, component: Component | None, query: dict[str, str], *, follows: bool) -> None:
     from rewardpool_cli.cluster import connect  # slow to import
-    from rewardpool_operator.kubernetes.client import PODS
+    from rewardpool_kube.resources import PODS
 
     async with connect(target) as cluster:
         name = (await cluster.pool(str(target.name))).metadata.name
@@ -200,7 +200,7 @@ def _begin(
 
 
 async def _copy(cluster: "Cluster", source: Source, query: dict[str, str], printer: Printer) -> None:
-    from rewardpool_operator.kubernetes.client import KubeError
+    from rewardpool_kube.errors import KubeError
 
     asked = {**query, "container": source.container}
     try:

@@ -39,7 +39,7 @@ def restart(
 async def _restart(target: Target, *, waits: bool) -> bool:
     from rewardpool_cli.cluster import connect  # slow to import
     from rewardpool_cli.waiting import follow_replacement
-    from rewardpool_operator.kubernetes.client import POOLS
+    from rewardpool_kube.resources import POOLS
 
     async with connect(target) as cluster:
         pool = await cluster.pool(str(target.name))

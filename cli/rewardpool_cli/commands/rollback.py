@@ -59,7 +59,7 @@ def _roll_back_here(folder: PoolFolder, to_revision: str | None, *, waits: bool)
 async def _roll_back(target: Target, to_revision: str | None, *, waits: bool) -> bool:
     from rewardpool_cli.cluster import connect  # slow to import
     from rewardpool_cli.waiting import follow_replacement
-    from rewardpool_operator.kubernetes.client import DEPLOYMENTS, POOLS
+    from rewardpool_kube.resources import DEPLOYMENTS, POOLS
 
     async with connect(target) as cluster:
         pool = await cluster.pool(str(target.name))

@@ -48,7 +48,7 @@ def rotate_key(
 
 async def _rotate(target: Target, *, waits: bool) -> bool:
     from rewardpool_cli.cluster import connect  # slow to import
-    from rewardpool_operator.kubernetes.client import POOLS
+    from rewardpool_kube.resources import POOLS
 
     async with connect(target) as cluster:
         pool = await cluster.pool(str(target.name))

@@ -18,7 +18,8 @@ from rewardpool_cli.cluster import Cluster, connect, in_words
 from rewardpool_cli.doctor.finding import Finding, State
 from rewardpool_cli.errors import CommandError
 from rewardpool_cli.targets import Target
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Resource
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Resource
 
 CALL_SECONDS: Final = 5.0
 """Of each call; all are made side by side."""

@@ -2,7 +2,6 @@
 
 What there is, and whose turn it is:
 
-    client.py           the API server, as plain JSON objects; configuration.py: where it is
     cache/              every kind of object that pools own, listed once, watched, and kept in memory
     workqueue.py        which pool is looked at when; so many passes at a time
     requeue.py          how soon a pool is looked at again when nothing happens (pure)
@@ -26,6 +25,5 @@ One pass over one pool:
     recorder.py         events as objects (pure)
     event_correlator.py each event once
 
-
-`rewardpool_operator.main` is the process around it.
+`rewardpool_kube` has the client of the API server, `rewardpool_operator.main` is the process around it all.
 """

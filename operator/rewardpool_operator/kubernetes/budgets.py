@@ -17,9 +17,9 @@ from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_control.autoscaler import budget
 from rewardpool_control.autoscaler.signals import Claim
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.left_out import with_sane_status
 
 

@@ -21,9 +21,11 @@ from rewardpool_control.announcements import MOST, Renewals, UnreadAnnouncement,
 from rewardpool_control.autoscaler.signals import Announcement
 from rewardpool_control.plan import Event
 from rewardpool_control.times import time_of
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.recorder import lease_event_object
 from rewardpool_operator.left_out import readable
 from rewardpool_runtime.untrusted import printable
@@ -141,21 +143,21 @@ class Demands:
         refs = [(lease["metadata"]["namespace"], lease["metadata"]["name"]) for lease in leases]
         self.refused = None
         await asyncio.gather(*(self._ask_for(*ref, now=now) for ref in refs if ref[1] in lapsing))
-        found = [self._store.find(client.LEASES, *ref) for ref in refs]
+        found = [self._store.find(resources.LEASES, *ref) for ref in refs]
         return [lease for lease in found if lease is not None]
 
     async def _ask_for(self, namespace: str, name: str, *, now: datetime) -> None:
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                there = await self._kube.get(client.LEASES, namespace, name)
+                there = await self._kube.get(resources.LEASES, namespace, name)
         except (KubeError, KubeUnreachableError, TimeoutError) as error:
             self.refused = f"whether the demand {name} lapsed is not known: {error or 'no answer in time'}"
             self._renewals.excuse([name], now=now)
         else:
             if there is None:
-                self._store.forget(client.LEASES, namespace, name)
+                self._store.forget(resources.LEASES, namespace, name)
             else:
-                self._store.put(client.LEASES, there)
+                self._store.put(resources.LEASES, there)
 
     def _log_left_out(self, found: int) -> None:
         left_out = found - len(self._announcements)
@@ -181,12 +183,12 @@ class Demands:
     async def _remove(self, metadata: Object) -> None:
         namespace, name, version = metadata["namespace"], metadata["name"], metadata["resourceVersion"]
         try:
-            await self._kube.delete(client.LEASES, namespace, name, version=version)
+            await self._kube.delete(resources.LEASES, namespace, name, version=version)
         except KubeError as error:
             if not error.is_conflict:
                 raise
             return  # It was renewed meanwhile.
-        self._store.forget(client.LEASES, namespace, name)
+        self._store.forget(resources.LEASES, namespace, name)
 
 
 class Strays:
@@ -221,7 +223,7 @@ class Strays:
 
     async def look(self, *, now: datetime) -> None:
         """Warn their trainers, and remove what is old."""
-        found = self._store.strays(client.LEASES)
+        found = self._store.strays(resources.LEASES)
         strays = {key: leases for key, leases in found.items() if self._is_known(key[0])}
         self._demands = {key: self._demands.get(key) or Demands(self._kube, self._store) for key in strays}
         uids = {lease["metadata"]["uid"] for leases in strays.values() for lease in leases}
@@ -245,7 +247,7 @@ class Strays:
         log.warning("Lease %s/%s: %s", key[0], lease["metadata"]["name"], what)
         event = Event(type="Warning", reason=EventReason.NO_SUCH_POOL.value, message=what)
         try:
-            await self._kube.create(client.EVENTS, lease_event_object(lease, event))
+            await self._kube.create(resources.EVENTS, lease_event_object(lease, event))
         except KubeError as error:
             # This operator's predecessor recorded it.
             if not error.is_conflict:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from rewardpool_api import RewardPool, names
 from rewardpool_control.snapshot import WorkerSet
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods, render, revisions
 from rewardpool_operator.kubernetes.cache.alike import kept_once
 from rewardpool_operator.kubernetes.cache.objects import Objects, are_the_same
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN, Tls
 from rewardpool_operator.kubernetes.diff import stamped

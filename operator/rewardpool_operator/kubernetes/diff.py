@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.merge import MERGE_KEYS
 
 ANNOTATION_MANIFEST: Final = f"{names.GROUP}/manifest"

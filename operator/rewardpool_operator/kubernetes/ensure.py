@@ -12,10 +12,12 @@ from typing import Final
 
 from rewardpool_api import RewardPool
 from rewardpool_api.status import NEVER_OBSERVED
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError
+from rewardpool_kube.resources import Object, Resource
 from rewardpool_operator.kubernetes.cache.owned import NOT_APPLIED, RESOURCES, controller_of, is_ours
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.secret_writer import change_secret, has_surplus
 from rewardpool_operator.kubernetes.diff import ANNOTATION_MANIFEST, differs
 from rewardpool_operator.kubernetes.managed_fields import own_as_applied
@@ -86,7 +88,7 @@ class Ensure:
         if self._is_new or self._is_there:
             return
         namespace, name = self._pool.metadata.namespace, self._pool.metadata.name
-        pool = await self._kube.get(client.POOLS, namespace, name)
+        pool = await self._kube.get(resources.POOLS, namespace, name)
         if pool is None or pool["metadata"]["uid"] != self._pool.metadata.uid:
             raise PoolGoneError(f"{namespace}/{name} is gone")
         self._is_there = True
@@ -103,13 +105,13 @@ class Ensure:
             if found is None:
                 raise
         self._check_owner(manifest["kind"], metadata["name"], found)
-        if resource == client.SECRETS:
+        if resource == resources.SECRETS:
             # It may have other keys than those that were made up for it: the next pass goes by what is there.
             return found
         return await self._kube.apply(resource, manifest)
 
     async def _changed(self, resource: Resource, manifest: Object, live: Object) -> Object:
-        if resource == client.SECRETS:
+        if resource == resources.SECRETS:
             return await change_secret(self._kube, manifest, live)
         if NOT_APPLIED in live:
             await own_as_applied(self._kube, resource, live["metadata"]["namespace"], live["metadata"]["name"])

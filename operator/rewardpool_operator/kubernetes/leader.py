@@ -28,8 +28,10 @@ from time import monotonic
 from typing import Final, TypeVar
 
 from rewardpool_control.times import rfc3339
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import LEASES, Object
 from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
-from rewardpool_operator.kubernetes.client import LEASES, Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_runtime.untrusted import count_of
 
 log = logging.getLogger(__name__)

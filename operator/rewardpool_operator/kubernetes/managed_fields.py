@@ -8,7 +8,8 @@ still wants it. Before the first apply, what the creation owns is therefore hand
 from collections.abc import Iterable
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes.client import Kube, Object, Resource
+from rewardpool_kube.client import Kube
+from rewardpool_kube.resources import Object, Resource
 
 
 def is_created_by_us(entries: Iterable[Object]) -> bool:

@@ -16,12 +16,12 @@ from typing import Any, Final
 import aiohttp
 
 from rewardpool_control.times import rfc3339
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.owned import WATCHED, selector_of
 from rewardpool_operator.kubernetes.cache.reflector import Reflector
 from rewardpool_operator.kubernetes.cache.store import OF_ALL_POOLS, Key, Store
-from rewardpool_operator.kubernetes.client import Kube
 from rewardpool_operator.kubernetes.demands import Strays
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
@@ -75,7 +75,7 @@ class Manager:
         self._upgrade_slots = UpgradeSlots(concurrent_upgrades, wake=lambda key: self._changed([key]))
         watched = namespaces or ("",)
         self._reflectors = [
-            *(self._reflector(client.POOLS, namespace, "") for namespace in watched),
+            *(self._reflector(resources.POOLS, namespace, "") for namespace in watched),
             *(
                 self._reflector(resource, namespace, selector_of(resource))
                 for resource in WATCHED.values()
@@ -166,7 +166,7 @@ class Manager:
     def _may_write(self) -> bool:
         return self._acting() is Acting.FULL and not self._kube.is_away()
 
-    def _reflector(self, resource: client.Resource, namespace: str, selector: str) -> Reflector:
+    def _reflector(self, resource: resources.Resource, namespace: str, selector: str) -> Reflector:
         return Reflector(
             self._kube,
             resource,

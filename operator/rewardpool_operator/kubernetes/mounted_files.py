@@ -17,10 +17,12 @@ from time import monotonic
 from typing import Final
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.owned import content_of
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.ensure import NotOursError
 from rewardpool_operator.kubernetes.revisions import files_of
 from rewardpool_operator.metrics import METRICS
@@ -79,7 +81,7 @@ class MountedFiles:
                 return
             if ref in self._seen:
                 METRICS.object_repaired("ConfigMap")
-            self._store.put(client.CONFIG_MAPS, await self._made(manifest))
+            self._store.put(resources.CONFIG_MAPS, await self._made(manifest))
             self._seen.add(ref)
 
     async def run(self) -> None:
@@ -112,7 +114,7 @@ class MountedFiles:
                     await self._remove(ref)
 
     def _is_there(self, ref: FilesRef) -> bool:
-        live = self._store.find(client.CONFIG_MAPS, *ref)
+        live = self._store.find(resources.CONFIG_MAPS, *ref)
         # One of this name with a pool's label is somebody's own.
         if live is None or "content" not in live:
             return False
@@ -123,9 +125,9 @@ class MountedFiles:
     async def _made(self, manifest: Object) -> Object:
         namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
         try:
-            return await self._kube.create(client.CONFIG_MAPS, manifest)
+            return await self._kube.create(resources.CONFIG_MAPS, manifest)
         except KubeError as error:
-            found = await self._kube.get(client.CONFIG_MAPS, namespace, name) if error.is_conflict else None
+            found = await self._kube.get(resources.CONFIG_MAPS, namespace, name) if error.is_conflict else None
             if found is None:
                 raise
         # No watch told of it yet, or it lacks the labels by which it would.
@@ -133,7 +135,7 @@ class MountedFiles:
         wanted, labels = manifest["metadata"]["labels"], found["metadata"].get("labels") or {}
         if all(labels.get(label) == value for label, value in wanted.items()):
             return found
-        return await self._kube.merge(client.CONFIG_MAPS, namespace, name, {"metadata": {"labels": wanted}})
+        return await self._kube.merge(resources.CONFIG_MAPS, namespace, name, {"metadata": {"labels": wanted}})
 
     def _mounted(self, namespace: str) -> set[str]:
         found: set[str] = set()
@@ -143,21 +145,21 @@ class MountedFiles:
 
     async def _remove(self, ref: FilesRef) -> None:
         async with self._locks[ref]:
-            live = self._store.find(client.CONFIG_MAPS, *ref)
+            live = self._store.find(resources.CONFIG_MAPS, *ref)
             # Somebody may have wanted it since: both waited for the lock, or for another one that was deleted first.
             if live is None or self._clock() - self._used_at[ref] < KEEP_SECONDS or ref[1] in self._mounted(ref[0]):
                 return
             log.info("ConfigMap %s/%s goes: nothing mounts its files", *ref)
             try:
                 version = live["metadata"]["resourceVersion"]
-                await self._kube.delete(client.CONFIG_MAPS, *ref, version=version)
+                await self._kube.delete(resources.CONFIG_MAPS, *ref, version=version)
             except KubeError as error:
                 if not error.is_conflict:
                     raise
                 return  # Somebody edited it meanwhile.
             self._seen.discard(ref)
             del self._used_at[ref]
-            self._gone(self._store.forget(client.CONFIG_MAPS, *ref))
+            self._gone(self._store.forget(resources.CONFIG_MAPS, *ref))
 
 
 def _check(name: str, content: str | None) -> None:

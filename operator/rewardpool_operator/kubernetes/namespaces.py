@@ -18,10 +18,12 @@ from rewardpool_api import RewardPoolStatus
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, Condition
 from rewardpool_control.times import rfc3339
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.reflector import Reflector
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.metrics import METRICS
 from rewardpool_runtime.untrusted import printable
 
@@ -123,11 +125,11 @@ class Namespaces:
         version = {"resourceVersion": found["metadata"]["resourceVersion"]}
         patch = {"metadata": version, "status": {"conditions": conditions}}
         try:
-            written = await self._kube.merge(client.POOLS, *key, patch, subresource="status")
+            written = await self._kube.merge(resources.POOLS, *key, patch, subresource="status")
         except (KubeError, KubeUnreachableError) as error:
             log.debug("no condition for %s/%s: %s", *key, error)
         else:
-            self._store.put(client.POOLS, written)
+            self._store.put(resources.POOLS, written)
 
 
 def with_condition(pool: Object, problem: str, *, now: datetime) -> list[Object] | None:

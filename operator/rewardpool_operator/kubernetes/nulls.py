@@ -11,7 +11,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from rewardpool_api import RewardPool
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.merge import REMOVED
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

@@ -16,9 +16,9 @@ from rewardpool_control.snapshot import Router, Snapshot, Worker, WorkerSet
 from rewardpool_control.start_times import StartTimes
 from rewardpool_control.throughput import Throughputs
 from rewardpool_control.times import CLOCKS_DIFFER, from_rfc3339
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import containers, pods, render
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls, ca_bundle, trust
 from rewardpool_operator.kubernetes.polls.downloads import Downloads

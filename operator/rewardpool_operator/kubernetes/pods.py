@@ -17,7 +17,7 @@ from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_control.decide.room import GATED
 from rewardpool_control.snapshot import Failure, Router, Worker
 from rewardpool_control.times import from_rfc3339, time_of
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.containers import (
     CONTAINER_ROUTER,
     CONTAINER_WORKER,

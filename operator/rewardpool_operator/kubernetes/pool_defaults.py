@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from rewardpool_api import names
 from rewardpool_api.rules import ApiModel
 from rewardpool_api.worker import LabelValue, ResourceRequirements
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 
 Name = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
 

@@ -23,10 +23,10 @@ from rewardpool_control.decide import decide
 from rewardpool_control.decide.hold import hold, kept_lists
 from rewardpool_control.plan import Plan
 from rewardpool_control.snapshot import Failure, Snapshot
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls
 from rewardpool_operator.kubernetes.demands import Demands
@@ -87,7 +87,7 @@ class PoolReconciler:
         polling = Polling(session=shared.session, limit=shared.poll_limit, news=wake)
         self._observer = Observer(polling)
         self._pod_warnings = PodWarnings(shared.kube, polling)
-        self._golden = ParityCheck(shared.kube, polling, keep=partial(shared.store.put, client.DEPLOYMENTS))
+        self._golden = ParityCheck(shared.kube, polling, keep=partial(shared.store.put, resources.DEPLOYMENTS))
         self._demands = Demands(shared.kube, shared.store)
         self._nulls: str | None = None
         self._parsed: StoredPool | None = None
@@ -134,7 +134,7 @@ class PoolReconciler:
             log.info("%s", error)
             known = self._store.pool(self.key)
             if known is not None and known["metadata"]["uid"] == self.uid:
-                self._store.forget(client.POOLS, *self.key)
+                self._store.forget(resources.POOLS, *self.key)
             return None
         except Exception as error:
             # A defect in one pass over one pool must not end the care for it; the log has all of it.

@@ -10,7 +10,7 @@ from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_control.decide.events import scaling_change
 from rewardpool_control.plan import Event
 from rewardpool_control.times import rfc3339
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_runtime.untrusted import printable
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from typing import Any
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.worker import WorkerSpec
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_WORKER
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.render import Revision

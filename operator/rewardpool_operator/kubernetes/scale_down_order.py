@@ -7,7 +7,7 @@ cost, but a worker that is still starting would go first; in that case the opera
 
 from collections.abc import Collection
 
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 
 COST_DRAINING = -100
 COST_STOPPED = -200

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from rewardpool_kube.client import Kube
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Kube
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults

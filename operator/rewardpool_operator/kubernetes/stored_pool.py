@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from rewardpool_api import RewardPool
 from rewardpool_api.rules import WITHOUT_RULES
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_operator.left_out import with_sane_status
 
 MOST_PROBLEMS: Final = 32

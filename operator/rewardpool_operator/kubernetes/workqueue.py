@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
-from rewardpool_operator.kubernetes import api_server_time
+from rewardpool_kube import api_server_time
 from rewardpool_operator.metrics import METRICS
 
 log = logging.getLogger(__name__)

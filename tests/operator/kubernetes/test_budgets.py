@@ -7,10 +7,10 @@ from support.decide_builders import NOW
 from support.kube_builders import a_pod
 
 from rewardpool_api import RewardPoolStatus, names
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Object
 
 MINE, OTHER = ("rl", "mine"), ("rl", "other")
 QUEUE_DEPTH = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
@@ -39,21 +39,21 @@ class Namespace:
         autoscaling = {"minReplicas": 0, "maxReplicas": 8, "policy": QUEUE_DEPTH, "budget": shared, **scaling}
         spec = {"model": {"source": "hf://org/model"}, "suspend": suspend, "autoscaling": autoscaling}
         found = {"metadata": {"name": name, "namespace": namespace, "uid": name}, "spec": spec, "status": status or {}}
-        self.put(client.POOLS, found)
+        self.put(resources.POOLS, found)
 
     def pod(self, pool: str, name: str, **metadata: Any) -> None:
         pod = a_pod(name)
         pod["metadata"] |= {"namespace": "rl", **metadata}
         pod["metadata"]["labels"][names.LABEL_POOL] = pool
-        self.put(client.PODS, pod)
+        self.put(resources.PODS, pod)
 
     def deployment(self, pool: str, replicas: int) -> None:
         labels = {names.LABEL_POOL: pool, names.LABEL_REVISION: "new"}
         metadata: Object = {"name": f"{pool}-worker-new", "namespace": "rl", "labels": labels}
         metadata["ownerReferences"] = [{"kind": names.KIND, "name": pool, "uid": pool, "controller": True}]
-        self.put(client.DEPLOYMENTS, {"metadata": metadata, "spec": {"replicas": replicas}})
+        self.put(resources.DEPLOYMENTS, {"metadata": metadata, "spec": {"replicas": replicas}})
 
-    def put(self, resource: client.Resource, found: Object) -> None:
+    def put(self, resource: resources.Resource, found: Object) -> None:
         self._version += 1
         found["metadata"]["resourceVersion"] = str(self._version)
         self.store.put(resource, found)
@@ -115,7 +115,7 @@ def test_a_suspended_pool_wants_nothing_and_holds_what_is_still_there(namespace:
 
 def test_a_deleted_pool_claims_nothing(namespace: Namespace) -> None:
     namespace.pool("other", status=scaled(2))
-    namespace.store.forget(client.POOLS, *OTHER)
+    namespace.store.forget(resources.POOLS, *OTHER)
     assert namespace.budgets.claims(MINE) == ()
 
 
@@ -188,7 +188,7 @@ def test_a_pool_that_leaves_its_budget_or_is_gone_wakes_those_that_stay(namespac
     assert namespace.budgets.woken_by(OTHER) == [MINE]
     namespace.pool("other")
     namespace.budgets.woken_by(OTHER)
-    namespace.store.forget(client.POOLS, *OTHER)
+    namespace.store.forget(resources.POOLS, *OTHER)
     assert namespace.budgets.woken_by(OTHER) == [MINE]
 
 

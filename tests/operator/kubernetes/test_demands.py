@@ -12,10 +12,11 @@ from rewardpool_api.demand import MAX_BYTES, Demand, lease_manifest, lease_name
 from rewardpool_control.announcements import RETENTION, Renewals
 from rewardpool_control.autoscaler.signals import Announcement
 from rewardpool_control.times import rfc3339
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Object, Resource
 from rewardpool_operator.kubernetes.cache.owned import selector_of, trimmed
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.demands import PATIENCE, Demands, Strays, announcements_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -44,7 +45,7 @@ def a_lease(
 
 
 def heard(lease: Object, *, now: datetime = NOW) -> Announcement:
-    (one,) = announcements_of([trimmed(client.LEASES, lease)], renewals=Renewals(), now=now)
+    (one,) = announcements_of([trimmed(resources.LEASES, lease)], renewals=Renewals(), now=now)
     return one
 
 
@@ -105,7 +106,7 @@ def test_a_lease_without_a_duration_lasts_as_long_as_usual_and_that_is_told() ->
 
 
 def test_only_leases_of_demands_are_asked_for() -> None:
-    assert selector_of(client.LEASES) == "rewardpool.dev/pool,rewardpool.dev/component=demand"
+    assert selector_of(resources.LEASES) == "rewardpool.dev/pool,rewardpool.dev/component=demand"
 
 
 class FakeKube:
@@ -149,9 +150,9 @@ class World:
         self.kube, self.store = kube or FakeKube(), Store()
         if pool:
             metadata = {"namespace": "rl", "name": "rm", "uid": "u", "resourceVersion": "1"}
-            self.store.put(client.POOLS, {"metadata": metadata})
+            self.store.put(resources.POOLS, {"metadata": metadata})
         for lease in leases:
-            self.store.put(client.LEASES, lease)
+            self.store.put(resources.LEASES, lease)
         self.demands = Demands(self.kube, self.store)  # type: ignore[arg-type]
         self.strays = self.a_stray_keeper()
 
@@ -175,8 +176,8 @@ class World:
 
 def test_a_renewal_is_news_for_the_pool_and_a_word_of_the_same_second_is_not() -> None:
     world = World(a_lease())
-    assert world.store.put(client.LEASES, a_lease(version=2)) == []
-    assert world.store.put(client.LEASES, a_lease(version=3, at=NOW + 5 * SECOND)) == [KEY]
+    assert world.store.put(resources.LEASES, a_lease(version=2)) == []
+    assert world.store.put(resources.LEASES, a_lease(version=3, at=NOW + 5 * SECOND)) == [KEY]
 
 
 def test_a_lease_is_no_object_that_a_manifest_is_compared_with() -> None:

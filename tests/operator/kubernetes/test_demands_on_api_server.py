@@ -9,11 +9,12 @@ from cluster.control_plane import ControlPlane
 from rewardpool_api.demand import Demand, lease_manifest
 from rewardpool_control.announcements import RETENTION
 from rewardpool_control.times import from_rfc3339
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.configuration import load_configuration
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.owned import selector_of, trimmed
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Kube, Object
-from rewardpool_operator.kubernetes.configuration import load_configuration
 from rewardpool_operator.kubernetes.demands import Demands
 
 pytestmark = pytest.mark.real
@@ -27,7 +28,7 @@ async def kube(control_plane: ControlPlane) -> AsyncIterator[Kube]:
     async with Kube(await load_configuration({"KUBECONFIG": str(control_plane.kubeconfig)})) as kube:
         yield kube
         for lease in await leases(kube):
-            await kube.delete(client.LEASES, NAMESPACE, lease["metadata"]["name"])
+            await kube.delete(resources.LEASES, NAMESPACE, lease["metadata"]["name"])
 
 
 async def announce(kube: Kube, *, renewal: int = 1) -> None:
@@ -35,13 +36,13 @@ async def announce(kube: Kube, *, renewal: int = 1) -> None:
     demand = Demand(job="grpo", phase="Rollout")
     now = WRONG_CLOCK.format(renewal)
     lease = lease_manifest(demand, pool="rm", namespace=NAMESPACE, pool_uid=None, seconds=15, now=now)
-    await kube.apply(client.LEASES, lease)
+    await kube.apply(resources.LEASES, lease)
 
 
 async def leases(kube: Kube) -> list[Object]:
     """As the store would keep them."""
-    found = await kube.list(client.LEASES, NAMESPACE, selector=selector_of(client.LEASES))
-    return [trimmed(client.LEASES, lease) for lease in found]
+    found = await kube.list(resources.LEASES, NAMESPACE, selector=selector_of(resources.LEASES))
+    return [trimmed(resources.LEASES, lease) for lease in found]
 
 
 async def test_the_api_server_says_when_a_lease_was_renewed(kube: Kube) -> None:
@@ -53,9 +54,9 @@ async def test_the_api_server_says_when_a_lease_was_renewed(kube: Kube) -> None:
 
 async def test_a_lease_that_is_no_demand_is_not_looked_at(kube: Kube) -> None:
     metadata = {"name": "election", "namespace": NAMESPACE}
-    await kube.apply(client.LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
+    await kube.apply(resources.LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
     assert await leases(kube) == []
-    await kube.delete(client.LEASES, NAMESPACE, "election")
+    await kube.delete(resources.LEASES, NAMESPACE, "election")
 
 
 @pytest.mark.parametrize("is_renewed", [False, True])

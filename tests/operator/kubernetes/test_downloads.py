@@ -12,9 +12,9 @@ from support.kube_builders import a_pod, a_pool
 from rewardpool_api import RewardPoolStatus, names
 from rewardpool_api.status import ModelStatus
 from rewardpool_control.snapshot import Download, Worker
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.polls.downloads import Downloads, download_of, pins_of, with_download
 from rewardpool_operator.kubernetes.polls.reading import Polling
 

@@ -3,9 +3,11 @@
 import pytest
 from support.kube_builders import a_pool
 
-from rewardpool_operator.kubernetes import client, ensure
+from rewardpool_kube import resources
+from rewardpool_kube.errors import KubeError
+from rewardpool_kube.resources import Object, Resource
+from rewardpool_operator.kubernetes import ensure
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
 from rewardpool_operator.kubernetes.diff import stamped
 from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError
 from rewardpool_operator.metrics import Metrics
@@ -26,7 +28,7 @@ class FakeKube:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         self.asked.append(name)
-        return {"metadata": {"uid": a_pool().metadata.uid}} if resource == client.POOLS else self._foreign
+        return {"metadata": {"uid": a_pool().metadata.uid}} if resource == resources.POOLS else self._foreign
 
     async def create(self, resource: Resource, manifest: Object) -> Object:
         if self._foreign is not None:
@@ -58,11 +60,11 @@ class Counted:
         return self._metrics.registry.get_sample_value("rewardpool_object_repairs_total", {"kind": "ConfigMap"})
 
     def edit(self, **fields: object) -> None:
-        live = self.store.find(client.CONFIG_MAPS, "rl", "rm-pins")
+        live = self.store.find(resources.CONFIG_MAPS, "rl", "rm-pins")
         assert live is not None
         version = str(int(live["metadata"]["resourceVersion"]) + 1)
         self.store.put(
-            client.CONFIG_MAPS, {**live, "metadata": {**live["metadata"], "resourceVersion": version}, **fields}
+            resources.CONFIG_MAPS, {**live, "metadata": {**live["metadata"], "resourceVersion": version}, **fields}
         )
 
 
@@ -85,7 +87,7 @@ async def test_nothing_is_read_before_the_objects_of_a_new_pool_are_made(counted
 
 async def test_the_pool_is_asked_for_before_what_was_there_is_made_again(counted: Counted) -> None:
     await counted.bring_about()
-    counted.store.forget(client.CONFIG_MAPS, "rl", "rm-pins")
+    counted.store.forget(resources.CONFIG_MAPS, "rl", "rm-pins")
     await counted.bring_about()
     assert counted.kube.asked == [a_pool().metadata.name]
 
@@ -105,7 +107,7 @@ async def test_what_is_changed_is_applied(counted: Counted) -> None:
 
 async def test_an_object_that_was_deleted_is_a_repair(counted: Counted) -> None:
     await counted.bring_about()
-    counted.store.forget(client.CONFIG_MAPS, "rl", "rm-pins")
+    counted.store.forget(resources.CONFIG_MAPS, "rl", "rm-pins")
     assert await counted.bring_about()
     assert counted.repairs() == 1
 

@@ -10,8 +10,9 @@ import pytest
 from support.pool_surroundings import URL, Surroundings
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client, pool_reconciler, steps
-from rewardpool_operator.kubernetes.client import Resource
+from rewardpool_kube import resources
+from rewardpool_kube.resources import Resource
+from rewardpool_operator.kubernetes import pool_reconciler, steps
 from rewardpool_operator.kubernetes.polls import reading
 
 REFUSALS = (403, 404, 409, 429, 500)
@@ -34,7 +35,7 @@ def degraded(around: Surroundings) -> tuple[str, str]:
 
 
 def secrets_of(around: Surroundings) -> dict[str, Any]:
-    return {name: item["data"] for (kind, name), item in around.kube.objects.items() if kind == client.SECRETS}
+    return {name: item["data"] for (kind, name), item in around.kube.objects.items() if kind == resources.SECRETS}
 
 
 async def looks(around: Surroundings, count: int = 4) -> list[str]:
@@ -43,10 +44,10 @@ async def looks(around: Surroundings, count: int = 4) -> list[str]:
 
 def suspect_secrets(around: Surroundings) -> None:
     """Somebody deletes the reference to it, as the garbage collector does for a deleted Secret."""
-    service = around.kube.objects[client.SERVICES, names.router_name("rm")]
+    service = around.kube.objects[resources.SERVICES, names.router_name("rm")]
     owners = [owner for owner in service["metadata"]["ownerReferences"] if owner["kind"] != "Secret"]
     metadata = {**service["metadata"], "ownerReferences": owners}
-    around.store.put(client.SERVICES, around.kube.keep(client.SERVICES, {**service, "metadata": metadata}))
+    around.store.put(resources.SERVICES, around.kube.keep(resources.SERVICES, {**service, "metadata": metadata}))
 
 
 @pytest.mark.parametrize("status", REFUSALS)
@@ -54,7 +55,7 @@ async def test_a_pool_whose_secrets_are_refused_keeps_its_routers_lists_and_its_
     around: Surroundings, status: int
 ) -> None:
     before = secrets_of(around)
-    around.kube.refused[client.SECRETS] = status
+    around.kube.refused[resources.SECRETS] = status
     suspect_secrets(around)
     await around.look()
     around.listed.clear()
@@ -73,7 +74,7 @@ async def test_a_pool_whose_secrets_are_refused_keeps_its_routers_lists_and_its_
 
 
 async def test_secrets_that_are_slow_to_be_read_hold_up_no_router(around: Surroundings) -> None:
-    around.kube.hung.add(client.SECRETS)
+    around.kube.hung.add(resources.SECRETS)
     suspect_secrets(around)
     around.listed.clear()
     await around.look()
@@ -82,7 +83,7 @@ async def test_secrets_that_are_slow_to_be_read_hold_up_no_router(around: Surrou
 
 
 async def test_a_spec_is_rolled_out_while_secrets_are_refused(around: Surroundings) -> None:
-    around.kube.refused[client.SECRETS] = 403
+    around.kube.refused[resources.SECRETS] = 403
     suspect_secrets(around)
     around.declare(replicas=3)
     await looks(around)
@@ -91,7 +92,7 @@ async def test_a_spec_is_rolled_out_while_secrets_are_refused(around: Surroundin
 
 
 async def test_one_refusal_alone_is_no_news(around: Surroundings) -> None:
-    around.kube.refused[client.SECRETS] = 429
+    around.kube.refused[resources.SECRETS] = 429
     suspect_secrets(around)
     await around.look()
     around.kube.refused.clear()
@@ -104,7 +105,7 @@ async def test_an_operator_that_starts_while_secrets_are_refused_says_that_it_ha
     around: Surroundings,
 ) -> None:
     before = secrets_of(around)
-    around.kube.refused[client.SECRETS] = 403
+    around.kube.refused[resources.SECRETS] = 403
     around.reconciler = around.a_reconciler()
     writes = await looks(around)
     assert set(writes) <= {"apply RewardPool", "create Event"}
@@ -135,7 +136,9 @@ async def test_an_operator_that_starts_and_can_read_the_routers_key_alone_keeps_
     assert around.condition("Serving")["status"] == "True"
 
 
-@pytest.mark.parametrize("resource", [client.DEPLOYMENTS, client.CONFIG_MAPS, client.SERVICES, client.POOLS])
+@pytest.mark.parametrize(
+    "resource", [resources.DEPLOYMENTS, resources.CONFIG_MAPS, resources.SERVICES, resources.POOLS]
+)
 async def test_an_api_server_that_is_slow_to_take_a_write_holds_up_no_router(
     around: Surroundings, resource: Resource
 ) -> None:
@@ -153,7 +156,7 @@ async def test_an_api_server_that_is_slow_to_take_a_write_holds_up_no_router(
 
 @pytest.mark.parametrize("status", REFUSALS)
 async def test_an_object_that_is_refused_keeps_no_other_step_from_being_made(around: Surroundings, status: int) -> None:
-    around.kube.refused[client.DEPLOYMENTS] = status
+    around.kube.refused[resources.DEPLOYMENTS] = status
     around.declare(replicas=3)
     around.listed.clear()
     await looks(around)
@@ -174,7 +177,7 @@ async def test_of_an_api_server_that_was_away_nothing_is_said_once_it_is_back(ar
 
 
 async def test_a_status_that_cannot_be_written_is_told_elsewhere(around: Surroundings) -> None:
-    around.kube.refused[client.POOLS] = 403
+    around.kube.refused[resources.POOLS] = 403
     around.declare(replicas=3)
     await looks(around)
     (failing,) = around.reconciler.failing
@@ -232,13 +235,13 @@ INVALID: tuple[tuple[dict[str, Any], str], ...] = (
 async def test_an_invalid_stored_pool_keeps_its_routers_lists_and_its_size_and_names_the_field(
     around: Surroundings, spec: dict[str, Any], field: str, restarted: bool
 ) -> None:
-    owned = {place: item for place, item in around.kube.objects.items() if place[0] != client.POOLS}
+    owned = {place: item for place, item in around.kube.objects.items() if place[0] != resources.POOLS}
     around.declare(**spec)
     around.reconciler = around.a_reconciler() if restarted else around.reconciler
     around.listed.clear()
     await looks(around, 6)
     assert around.listed == [URL]
-    assert {place: item for place, item in around.kube.objects.items() if place[0] != client.POOLS} == owned
+    assert {place: item for place, item in around.kube.objects.items() if place[0] != resources.POOLS} == owned
     assert degraded(around) == ("True", "InvalidObject")
     assert field in around.condition("Degraded")["message"]
     assert around.condition("Serving")["status"] == "True"
@@ -247,10 +250,10 @@ async def test_an_invalid_stored_pool_keeps_its_routers_lists_and_its_size_and_n
 
 
 async def test_a_status_that_is_not_understood_is_written_anew(around: Surroundings) -> None:
-    found = around.kube.objects[client.POOLS, "rm"]
+    found = around.kube.objects[resources.POOLS, "rm"]
     conditions = [{**found["status"]["conditions"][0], "status": "Perhaps"}, *found["status"]["conditions"][1:]]
     odd = {**found, "status": {**found["status"], "conditions": conditions, "draining": 7}}
-    around.store.put(client.POOLS, around.kube.keep(client.POOLS, odd))
+    around.store.put(resources.POOLS, around.kube.keep(resources.POOLS, odd))
     await looks(around)
     assert {condition["status"] for condition in around.pool["status"]["conditions"]} <= {"True", "False"}
     assert degraded(around) == ("False", "AsExpected")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes import leader as leader_module
 from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.leader import DURATION_SECONDS, Acting, Leadership, holder_of
 
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cluster.control_plane import ControlPlane
-from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Kube
-from rewardpool_operator.kubernetes.configuration import load_configuration
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.configuration import load_configuration
 from rewardpool_operator.kubernetes.leader import DURATION_SECONDS, RENEW_SECONDS, Acting, Leadership
 
 pytestmark = pytest.mark.real
@@ -29,7 +29,7 @@ class Clock:
 async def kube(control_plane: ControlPlane) -> AsyncIterator[Kube]:
     async with Kube(await load_configuration({"KUBECONFIG": str(control_plane.kubeconfig)})) as kube:
         yield kube
-        await kube.delete(client.LEASES, NAMESPACE, LEASE)
+        await kube.delete(resources.LEASES, NAMESPACE, LEASE)
 
 
 async def test_an_operator_that_starts_after_the_lease_was_deleted_never_leads_beside_its_holder(kube: Kube) -> None:
@@ -53,7 +53,7 @@ async def test_an_operator_that_starts_after_the_lease_was_deleted_never_leads_b
     holder = operator("first")
     assert await leaders(holder) == {holder}
     for number in range(3):
-        await kube.delete(client.LEASES, NAMESPACE, LEASE)
+        await kube.delete(resources.LEASES, NAMESPACE, LEASE)
         newcomer = operator(f"newcomer-{number}")
         assert await leaders(newcomer, holder) == {newcomer, holder}
         holder = newcomer

@@ -7,9 +7,12 @@ import aiohttp
 import pytest
 from support.scripted_kube import NAMESPACE, ScriptedKube, an_object
 
-from rewardpool_operator.kubernetes import client, manager, pool_reconciler
+from rewardpool_kube import resources
+from rewardpool_kube.answers import WatchEvent
+from rewardpool_kube.errors import KubeError
+from rewardpool_kube.resources import Object
+from rewardpool_operator.kubernetes import manager, pool_reconciler
 from rewardpool_operator.kubernetes.cache import reflector
-from rewardpool_operator.kubernetes.client import KubeError, Object, WatchEvent
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.manager import Manager
 
@@ -32,7 +35,7 @@ class Running:
 
     def saw(self, pool: Object) -> None:
         """Give the operator a pool, in the place of a watch."""
-        self.operator._changed(self.operator.store.put(client.POOLS, pool))
+        self.operator._changed(self.operator.store.put(resources.POOLS, pool))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
@@ -44,7 +47,7 @@ class Running:
 async def running(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     monkeypatch.setattr(manager, "ACTING_SECONDS", 0.02)
     kube = ScriptedKube()
-    kube.objects[client.POOLS] = [a_pool_object()]
+    kube.objects[resources.POOLS] = [a_pool_object()]
     async with aiohttp.ClientSession() as session:
         running = Running(kube, session)
 
@@ -64,7 +67,7 @@ async def test_a_pool_that_is_there_at_the_start_is_looked_at(running: Running) 
 async def test_a_watch_of_pools_that_is_refused_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "SHORTEST_PAUSE_SECONDS", 0.0)
     kube = ScriptedKube()
-    kube.spoken_of = client.POOLS
+    kube.spoken_of = resources.POOLS
     for _ in range(5):
         kube.words.put_nowait(KubeError("watch", status=403, reason="Forbidden", message="no right to watch"))
     async with aiohttp.ClientSession() as session:

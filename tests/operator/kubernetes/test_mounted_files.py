@@ -7,9 +7,10 @@ from support.kube_builders import a_pod
 from support.pool_surroundings import FakeKube
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client, render
+from rewardpool_kube import resources
+from rewardpool_kube.resources import Object
+from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.cache.store import OF_ALL_POOLS, Key, Store
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.ensure import NotOursError
 from rewardpool_operator.kubernetes.mounted_files import KEEP_SECONDS, MountedFiles
 
@@ -28,10 +29,10 @@ class Around:
 
     def put(self, **changed: object) -> None:
         """Such a ConfigMap is there, and the watch told of it."""
-        self.store.put(client.CONFIG_MAPS, self.kube.keep(client.CONFIG_MAPS, {**MANIFEST, **changed}))
+        self.store.put(resources.CONFIG_MAPS, self.kube.keep(resources.CONFIG_MAPS, {**MANIFEST, **changed}))
 
     def there(self) -> bool:
-        return (client.CONFIG_MAPS, NAME) in self.kube.objects
+        return (resources.CONFIG_MAPS, NAME) in self.kube.objects
 
     async def after(self, seconds: float) -> bool:
         """Whether the files are there after that time, with a look for unused ones at its beginning and its end."""
@@ -64,7 +65,7 @@ def test_other_files_have_another_name() -> None:
 
 
 async def test_what_is_there_without_our_labels_gets_them(around: Around) -> None:
-    around.kube.keep(client.CONFIG_MAPS, {**MANIFEST, "metadata": {"name": NAME, "namespace": "rl"}})
+    around.kube.keep(resources.CONFIG_MAPS, {**MANIFEST, "metadata": {"name": NAME, "namespace": "rl"}})
     await around.files.bring_about(MANIFEST)
     assert around.kube.writes == ["create ConfigMap", "merge configmaps"]
     assert around.store.files("rl")
@@ -80,7 +81,7 @@ async def test_what_does_not_have_the_content_of_its_name_is_neither_mounted_nor
     if is_known:
         around.put(**changed)
     else:
-        around.kube.keep(client.CONFIG_MAPS, {**MANIFEST, **changed})
+        around.kube.keep(resources.CONFIG_MAPS, {**MANIFEST, **changed})
     with pytest.raises(NotOursError, match="delete it"):
         await around.files.bring_about(MANIFEST)
     assert "merge configmaps" not in around.kube.writes
@@ -88,8 +89,8 @@ async def test_what_does_not_have_the_content_of_its_name_is_neither_mounted_nor
 
 async def test_files_that_were_deleted_are_news_for_all_pools_and_come_back(around: Around) -> None:
     await around.files.bring_about(MANIFEST)
-    deleted = around.kube.objects.pop((client.CONFIG_MAPS, NAME))
-    assert around.store.remove(client.CONFIG_MAPS, deleted) == [("rl", OF_ALL_POOLS)]
+    deleted = around.kube.objects.pop((resources.CONFIG_MAPS, NAME))
+    assert around.store.remove(resources.CONFIG_MAPS, deleted) == [("rl", OF_ALL_POOLS)]
     await around.files.bring_about(MANIFEST)
     assert around.there()
 
@@ -111,9 +112,9 @@ async def test_files_that_a_pool_wants_stay(around: Around) -> None:
 @pytest.mark.parametrize("pool", ["rm", "gone"])
 async def test_files_that_a_pod_mounts_stay_also_when_its_pool_is_gone(around: Around, pool: str) -> None:
     around.put()
-    around.store.put(client.PODS, a_mounting_pod(pool))
+    around.store.put(resources.PODS, a_mounting_pod(pool))
     assert await around.after(2 * KEEP_SECONDS)
-    around.store.remove(client.PODS, a_mounting_pod(pool))
+    around.store.remove(resources.PODS, a_mounting_pod(pool))
     assert not await around.after(KEEP_SECONDS)
 
 
@@ -121,7 +122,7 @@ async def test_files_that_a_deployment_mounts_stay(around: Around) -> None:
     around.put()
     template = {"spec": {"volumes": [{"name": "files", "configMap": {"name": NAME}}]}}
     metadata = {"name": "d", "namespace": "rl", "resourceVersion": "1", "labels": {names.LABEL_POOL: "rm"}}
-    around.store.put(client.DEPLOYMENTS, {"metadata": metadata, "spec": {"template": template}})
+    around.store.put(resources.DEPLOYMENTS, {"metadata": metadata, "spec": {"template": template}})
     assert await around.after(2 * KEEP_SECONDS)
 
 

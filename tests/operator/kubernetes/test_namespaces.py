@@ -9,9 +9,12 @@ import aiohttp
 import pytest
 from support.scripted_kube import ScriptedKube, an_object
 
-from rewardpool_operator.kubernetes import client, manager, namespaces, pool_reconciler
+from rewardpool_kube import resources
+from rewardpool_kube.answers import Page
+from rewardpool_kube.errors import KubeError
+from rewardpool_kube.resources import Object, Resource
+from rewardpool_operator.kubernetes import manager, namespaces, pool_reconciler
 from rewardpool_operator.kubernetes.cache import reflector
-from rewardpool_operator.kubernetes.client import KubeError, Object, Page, Resource
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.manager import Manager
 from rewardpool_operator.kubernetes.namespaces import with_condition
@@ -28,7 +31,7 @@ class RefusingKube(ScriptedKube):
         self.patches: list[tuple[str, Any]] = []
 
     async def pages(self, resource: Resource, namespace: str, *, selector: str = "") -> AsyncIterator[Page]:
-        if self.refuses and (resource, namespace) == (client.PODS, BAD):
+        if self.refuses and (resource, namespace) == (resources.PODS, BAD):
             raise KubeError("GET pods", status=403, reason="Forbidden", message="pods is forbidden")
         async for page in super().pages(resource, namespace, selector=selector):
             yield Page(items=[one for one in page.items if one["metadata"]["namespace"] == namespace], version="10")
@@ -70,7 +73,7 @@ async def running(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     monkeypatch.setattr(reflector, "SHORTEST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(reflector, "LONGEST_PAUSE_SECONDS", 0.02)
     kube = RefusingKube()
-    kube.objects[client.POOLS] = [a_pool_in(BAD), a_pool_in(GOOD)]
+    kube.objects[resources.POOLS] = [a_pool_in(BAD), a_pool_in(GOOD)]
     async with aiohttp.ClientSession() as session:
         running = Running(kube, session)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.pool_surroundings import Surroundings
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
 from rewardpool_operator.kubernetes.credentials import secret_reader
 from rewardpool_operator.kubernetes.requeue import Pace
 
@@ -34,7 +34,7 @@ def often_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rendered(around: Surroundings) -> tuple[Any, ...]:
     """What of the spec is found in the owned objects: the engine's arguments, replicas, the routers' time limit."""
-    deployments = {name: item for (kind, name), item in around.kube.objects.items() if kind == client.DEPLOYMENTS}
+    deployments = {name: item for (kind, name), item in around.kube.objects.items() if kind == resources.DEPLOYMENTS}
     worker = deployments[names.worker_name("rm", around.pool["status"]["currentRevision"])]
     (container,) = worker["spec"]["template"]["spec"]["containers"]
     seeds = [word for word in container["command"] + container.get("args", []) if word.startswith("--seed")]

@@ -10,9 +10,11 @@ from aiohttp.test_utils import TestServer
 from support.kube_builders import a_pod
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Object, Resource
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.page.access import TokenAccess
 from rewardpool_operator.kubernetes.page.logs import PodLogs
 from rewardpool_operator.kubernetes.page.reviews import (
@@ -104,7 +106,7 @@ async def test_a_viewer_sees_pools_and_workers_where_the_token_may_read_them(kub
 
 async def test_who_may_read_everywhere_is_asked_about_once(kube: ReviewingKube) -> None:
     reviews = reviews_of(kube)
-    assert all([await reviews.may(User(name="admin"), "get", client.POOLS, f"team-{n}") for n in range(9)])
+    assert all([await reviews.may(User(name="admin"), "get", resources.POOLS, f"team-{n}") for n in range(9)])
     assert len(kube.asked) == 1
 
 
@@ -249,16 +251,16 @@ class KubeOfSecrets:
     """Has the Secrets of every pool."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        assert resource == client.SECRETS
+        assert resource == resources.SECRETS
         return {"data": {"key": "c2VjcmV0LTE="}} if name.endswith("-key") else None
 
 
 @pytest.fixture
 def store() -> Store:
     store = Store()
-    store.put(client.POOLS, pool_object("rm"))
-    store.put(client.PODS, owned(a_pod()))
-    store.put(client.PODS, owned(a_pod("r0", component=names.COMPONENT_ROUTER)))
+    store.put(resources.POOLS, pool_object("rm"))
+    store.put(resources.PODS, owned(a_pod()))
+    store.put(resources.PODS, owned(a_pod("r0", component=names.COMPONENT_ROUTER)))
     return store
 
 
@@ -292,7 +294,7 @@ async def test_a_pool_is_read_again_only_when_one_of_its_objects_changed(store: 
         first, second = [(await source.look(counted=False))[0].pool for _ in range(2)]
         assert second is first
         store.put(
-            client.POOLS,
+            resources.POOLS,
             {**pool_object("rm", replicas=3), "status": {}}
             | {"metadata": {**pool_object("rm")["metadata"], "resourceVersion": "9"}},
         )
@@ -303,7 +305,7 @@ async def test_a_pool_is_read_again_only_when_one_of_its_objects_changed(store: 
 async def test_what_makes_no_sense_hides_no_other_pool(store: Store) -> None:
     odd = pool_object("odd")
     odd["metadata"]["name"] = "o" * 3
-    store.put(client.POOLS, {"metadata": {**odd["metadata"], "labels": 7}, "spec": {}})
+    store.put(resources.POOLS, {"metadata": {**odd["metadata"], "labels": 7}, "spec": {}})
     async with ClientSession() as session:
         seen = await source_of(store, session).look(counted=False)
     assert "rl/rm" in {one.pool.key for one in seen}

@@ -13,7 +13,7 @@ from rewardpool_api import names
 from rewardpool_api.contract import CallerError
 from rewardpool_control.golden_set import GoldenProblem, parse_golden_set, scores_of_annotation
 from rewardpool_control.plan import Measure
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.polls import parity_check
 from rewardpool_operator.kubernetes.polls.parity_check import ParityCheck, score_golden_set
 from rewardpool_operator.kubernetes.polls.reading import Polling

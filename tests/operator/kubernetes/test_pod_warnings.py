@@ -6,8 +6,8 @@ from typing import Any
 
 from support.kube_builders import a_pod
 
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.polls.pod_warnings import AGAIN_SECONDS, MAX_EXPLAINED, PodWarnings
 from rewardpool_operator.kubernetes.polls.reading import Polling
 

@@ -11,8 +11,8 @@ from support.kube_builders import a_pod
 from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import (
     CONTAINER_DOWNLOAD,
     CONTAINER_ROUTER,

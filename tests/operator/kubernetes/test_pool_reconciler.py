@@ -7,9 +7,10 @@ import pytest
 from support.pool_surroundings import KEY, URL, Surroundings
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client, steps
+from rewardpool_kube import resources
+from rewardpool_kube.resources import Object, Resource
+from rewardpool_operator.kubernetes import steps
 from rewardpool_operator.kubernetes.cache.owned import OWNED
-from rewardpool_operator.kubernetes.client import Object, Resource
 from rewardpool_operator.kubernetes.credentials import secret_reader
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.render.common import files_name
@@ -70,33 +71,33 @@ async def test_a_router_that_lost_its_list_gets_it_back_without_the_api_server(
 
 
 async def test_a_deleted_secret_comes_back_with_its_keys(around: Surroundings) -> None:
-    before = around.kube.objects.pop((client.SECRETS, "rm-key"))
-    service = around.kube.objects[client.SERVICES, "rm-router"]
+    before = around.kube.objects.pop((resources.SECRETS, "rm-key"))
+    service = around.kube.objects[resources.SERVICES, "rm-router"]
     owners = [owner for owner in service["metadata"]["ownerReferences"] if owner["name"] != "rm-key"]
     # What the garbage collector does.
     metadata = {**service["metadata"], "ownerReferences": owners}
-    around.store.put(client.SERVICES, around.kube.keep(client.SERVICES, {**service, "metadata": metadata}))
+    around.store.put(resources.SERVICES, around.kube.keep(resources.SERVICES, {**service, "metadata": metadata}))
     assert await around.look() == ["create Secret", "apply Service"]
-    assert around.kube.objects[client.SECRETS, "rm-key"]["data"] == before["data"]
+    assert around.kube.objects[resources.SECRETS, "rm-key"]["data"] == before["data"]
 
 
 async def test_a_pool_with_fields_of_a_newer_crd_is_looked_after(around: Surroundings) -> None:
-    pool = around.kube.objects[client.POOLS, "rm"]
+    pool = around.kube.objects[resources.POOLS, "rm"]
     newer = {"spec": {**pool["spec"], "rollout": {"canary": {"percent": 5}}}}
     metadata = {**pool["metadata"], "generation": 2}
-    around.store.put(client.POOLS, around.kube.keep(client.POOLS, {**pool, **newer, "metadata": metadata}))
+    around.store.put(resources.POOLS, around.kube.keep(resources.POOLS, {**pool, **newer, "metadata": metadata}))
     await around.look()
-    assert around.kube.objects[client.POOLS, "rm"]["status"]["observedGeneration"] == 2
+    assert around.kube.objects[resources.POOLS, "rm"]["status"]["observedGeneration"] == 2
 
 
 async def test_a_pool_that_is_gone_has_no_next_pass(around: Surroundings) -> None:
-    around.store.forget(client.POOLS, *KEY)
+    around.store.forget(resources.POOLS, *KEY)
     assert await around.reconciler.look(Acting.FULL, pools=1) is None
 
 
 async def test_nothing_is_made_again_for_a_pool_that_is_gone(around: Surroundings) -> None:
-    del around.kube.objects[client.POOLS, "rm"]
-    around.store.forget(client.SERVICES, "rl", "rm-router")
+    del around.kube.objects[resources.POOLS, "rm"]
+    around.store.forget(resources.SERVICES, "rl", "rm-router")
     before = list(around.kube.writes)
     assert await around.reconciler.look(Acting.FULL, pools=1) is None
     assert (around.store.pool(KEY), around.kube.writes) == (None, before)
@@ -105,7 +106,7 @@ async def test_nothing_is_made_again_for_a_pool_that_is_gone(around: Surrounding
 async def test_a_pool_that_is_gone_and_left_its_objects_is_forgotten(around: Surroundings) -> None:
     """As after `kubectl delete --cascade=orphan`: the status has nowhere to go."""
     around.declare(replicas=2)
-    del around.kube.objects[client.POOLS, "rm"]
+    del around.kube.objects[resources.POOLS, "rm"]
     assert [await around.reconciler.look(Acting.FULL, pools=1) for _ in range(3)][-1] is None
     assert around.store.pool(KEY) is None
 
@@ -116,8 +117,8 @@ async def test_the_lists_of_a_deleted_pool_that_a_finalizer_keeps_are_kept(
 ) -> None:
     """Its pods serve until the last finalizer is gone; nothing else of it is written."""
     metadata = {**around.pool["metadata"], "deletionTimestamp": "2026-01-01T12:00:00Z", "finalizers": ["a.b/c"]}
-    around.store.put(client.POOLS, around.kube.keep(client.POOLS, {**around.pool, "metadata": metadata}))
-    around.store.forget(client.SERVICES, *KEY[:1], "rm-router")
+    around.store.put(resources.POOLS, around.kube.keep(resources.POOLS, {**around.pool, "metadata": metadata}))
+    around.store.forget(resources.SERVICES, *KEY[:1], "rm-router")
     if restarted:
         around.reconciler = around.a_reconciler()
     around.listed.clear()
@@ -127,7 +128,7 @@ async def test_the_lists_of_a_deleted_pool_that_a_finalizer_keeps_are_kept(
 
 async def test_what_a_former_pool_left_is_in_the_way_until_it_is_collected(around: Surroundings) -> None:
     around.make_anew(told=True)
-    former = {ref: found for ref, found in around.kube.objects.items() if ref[0] in (*OWNED, client.SECRETS)}
+    former = {ref: found for ref, found in around.kube.objects.items() if ref[0] in (*OWNED, resources.SECRETS)}
     for _ in range(3):
         await around.look()
     assert {ref: around.kube.objects[ref] for ref in former} == former
@@ -135,19 +136,19 @@ async def test_what_a_former_pool_left_is_in_the_way_until_it_is_collected(aroun
     around.reconciler = around.a_reconciler()
     for _ in range(3):
         await around.look()
-    assert {owner["uid"] for owner in around.kube.objects[client.SECRETS, "rm-key"]["metadata"]["ownerReferences"]} == {
-        "another"
-    }
+    assert {
+        owner["uid"] for owner in around.kube.objects[resources.SECRETS, "rm-key"]["metadata"]["ownerReferences"]
+    } == {"another"}
 
 
 @pytest.mark.parametrize(
     ("resource", "name"),
     [
-        (client.SECRETS, "rm-key"),
-        (client.SECRETS, "rm-router-admin"),
-        (client.SERVICES, "rm-router"),
-        (client.CONFIG_MAPS, files_name(router_files())),
-        (client.DEPLOYMENTS, "rm-router"),
+        (resources.SECRETS, "rm-key"),
+        (resources.SECRETS, "rm-router-admin"),
+        (resources.SERVICES, "rm-router"),
+        (resources.CONFIG_MAPS, files_name(router_files())),
+        (resources.DEPLOYMENTS, "rm-router"),
     ],
 )
 @pytest.mark.parametrize("labels", [{}, {names.LABEL_POOL: "rm"}], ids=["unlabelled", "labelled"])
@@ -161,7 +162,7 @@ async def test_nothing_is_deployed_while_an_object_of_somebody_else_is_in_the_wa
     for _ in range(4):
         await around.look()
     assert around.kube.objects[resource, name] == planted
-    assert not [ref for ref in around.kube.objects if ref[0] == client.DEPLOYMENTS and ref != (resource, name)]
+    assert not [ref for ref in around.kube.objects if ref[0] == resources.DEPLOYMENTS and ref != (resource, name)]
     degraded = around.condition("Degraded")
     assert (degraded["reason"], around.pool["status"].get("url")) == ("NameTaken", None)
     assert name in degraded["message"]
@@ -173,9 +174,9 @@ async def test_nothing_is_deployed_while_an_object_of_somebody_else_is_in_the_wa
 
 
 async def test_nothing_is_made_again_for_a_pool_that_was_made_anew(around: Surroundings) -> None:
-    pool = around.kube.objects[client.POOLS, "rm"]
-    around.kube.keep(client.POOLS, {**pool, "metadata": {**pool["metadata"], "uid": "another"}})
-    around.store.forget(client.SERVICES, "rl", "rm-router")
+    pool = around.kube.objects[resources.POOLS, "rm"]
+    around.kube.keep(resources.POOLS, {**pool, "metadata": {**pool["metadata"], "uid": "another"}})
+    around.store.forget(resources.SERVICES, "rl", "rm-router")
     assert await around.reconciler.look(Acting.FULL, pools=1) is None
 
 
@@ -185,7 +186,7 @@ async def test_a_pool_made_anew_during_a_pass_has_its_own_status_and_keys(
     around: Surroundings, moment: int, told: bool
 ) -> None:
     def keys() -> set[str]:
-        secrets = (item for (kind, _), item in around.kube.objects.items() if kind == client.SECRETS)
+        secrets = (item for (kind, _), item in around.kube.objects.items() if kind == resources.SECRETS)
         return {value for secret in secrets for value in secret["data"].values()}
 
     before, moments = keys(), count()
@@ -200,7 +201,7 @@ async def test_a_pool_made_anew_during_a_pass_has_its_own_status_and_keys(
     await around.look()
     assert around.pool["metadata"]["uid"] == "another"
     assert around.pool["status"] == {}
-    around.store.put(client.POOLS, around.pool)
+    around.store.put(resources.POOLS, around.pool)
     around.collect()
     for _ in range(8):
         await around.look()

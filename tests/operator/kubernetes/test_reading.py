@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool_operator.kubernetes.client import KubeUnreachableError
+from rewardpool_kube.errors import KubeUnreachableError
 from rewardpool_operator.kubernetes.polls import reading as readings
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading
 

@@ -12,10 +12,12 @@ from support.kube_builders import a_pod, a_pool
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_control.plan import Event, Join, Leave, Plan
 from rewardpool_control.snapshot import RegisteredWorker, WorkerSet
-from rewardpool_operator.kubernetes import client, diff, render
+from rewardpool_kube import resources
+from rewardpool_kube.errors import KubeError
+from rewardpool_kube.resources import Object, Resource
+from rewardpool_operator.kubernetes import diff, render
 from rewardpool_operator.kubernetes.cache.owned import RESOURCES
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.secret_deletion import with_secret_owners
 from rewardpool_operator.kubernetes.desired import Rendered, rendered
@@ -49,7 +51,7 @@ class FakeKube:
         self._version = 1
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        if resource == client.POOLS:
+        if resource == resources.POOLS:
             return {"metadata": {"uid": POOL.metadata.uid}}
         return {"metadata": {"name": name, "uid": "other"}} if name == self._foreign else None
 
@@ -114,7 +116,7 @@ def a_store(
     """All shared objects as applied, and the present revision's Deployment in some size."""
     store = Store()
     store.put(
-        client.POOLS,
+        resources.POOLS,
         live(
             {
                 "metadata": {"name": "rm", "namespace": "rl"},
@@ -129,21 +131,21 @@ def a_store(
         for manifest in RENDERED.shared
     ]
     for files in RENDERED.files:
-        store.put(client.CONFIG_MAPS, live(files))
+        store.put(resources.CONFIG_MAPS, live(files))
     manifests.append(render.worker_deployment(POOL, RENDERED.revision, replicas=replicas))
     for manifest in manifests:
         if manifest["kind"] != without:
             store.put(RESOURCES[manifest["kind"]], live(diff.stamped(manifest)))
     for pod in pods:
-        store.put(client.PODS, live(pod))
+        store.put(resources.PODS, live(pod))
     for deployment in others:
-        store.put(client.DEPLOYMENTS, live(deployment))
+        store.put(resources.DEPLOYMENTS, live(deployment))
     return store
 
 
 def an_empty_store() -> Store:
     store = Store()
-    store.put(client.POOLS, live({"metadata": {"name": "rm", "namespace": "rl"}, "status": {}}))
+    store.put(resources.POOLS, live({"metadata": {"name": "rm", "namespace": "rl"}, "status": {}}))
     return store
 
 
@@ -235,10 +237,10 @@ async def test_what_was_found_as_rendered_is_compared_again_once_it_changed() ->
     kube, store = FakeKube(), a_store()
     reconcilers = Reconcilers(kube, store)
     await reconcilers.carry_out(a_plan())
-    edited = store.find(client.SERVICES, "rl", "rm-router")
+    edited = store.find(resources.SERVICES, "rl", "rm-router")
     assert edited is not None
     metadata = {**edited["metadata"], "resourceVersion": "2", "generation": 2}
-    store.put(client.SERVICES, {**edited, "metadata": metadata, "spec": {"type": "ExternalName"}})
+    store.put(resources.SERVICES, {**edited, "metadata": metadata, "spec": {"type": "ExternalName"}})
     kube.calls.clear()
     await reconcilers.carry_out(a_plan())
     assert "apply rm-router" in kube.done()
@@ -428,9 +430,10 @@ def test_an_event_fits_what_the_api_server_takes(message: str) -> None:
 
 def test_resources_know_their_paths() -> None:
     assert (
-        client.POOLS.path("rl", "rm", "status") == "/apis/rewardpool.dev/v1alpha1/namespaces/rl/rewardpools/rm/status"
+        resources.POOLS.path("rl", "rm", "status")
+        == "/apis/rewardpool.dev/v1alpha1/namespaces/rl/rewardpools/rm/status"
     )
-    assert client.PODS.path("rl") == "/api/v1/namespaces/rl/pods"
+    assert resources.PODS.path("rl") == "/api/v1/namespaces/rl/pods"
 
 
 async def test_what_is_said_again_is_no_second_event() -> None:

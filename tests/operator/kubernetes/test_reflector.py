@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable, Iterable
 import pytest
 from support.scripted_kube import NAMESPACE, ScriptedKube, an_object
 
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.answers import WatchEvent
+from rewardpool_kube.errors import KubeError, KubeUnreachableError, WatchSilentError
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.backoff import pause_seconds
 from rewardpool_operator.kubernetes.cache import reflector
 from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError, Reflector
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, WatchEvent, WatchSilentError
 
 KEY = (NAMESPACE, "rm")
 
@@ -19,10 +21,10 @@ KEY = (NAMESPACE, "rm")
 class Watched:
     """A reflector that runs, and what it told."""
 
-    def __init__(self, kube: ScriptedKube, resource: client.Resource = client.CONFIG_MAPS) -> None:
+    def __init__(self, kube: ScriptedKube, resource: resources.Resource = resources.CONFIG_MAPS) -> None:
         self.kube = kube
         self.store = Store()
-        self.store.put(client.POOLS, an_object("rm"))
+        self.store.put(resources.POOLS, an_object("rm"))
         self.news: list[Key] = []
         self.moved_on: list[Key] = []
         self.reflector = Reflector(
@@ -41,7 +43,7 @@ class Watched:
 
     def names(self) -> list[str]:
         return (
-            [name for resource, _, name in self.store._keys if resource == client.CONFIG_MAPS]
+            [name for resource, _, name in self.store._keys if resource == resources.CONFIG_MAPS]
             if self.store.pool(KEY)
             else []
         )
@@ -60,7 +62,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def watched() -> AsyncIterator[Watched]:
     kube = ScriptedKube()
-    kube.objects[client.CONFIG_MAPS] = [an_object(name) for name in ("a", "b", "c")]
+    kube.objects[resources.CONFIG_MAPS] = [an_object(name) for name in ("a", "b", "c")]
     watched = Watched(kube)
     await watched.reflector.synced.wait()
     yield watched
@@ -123,7 +125,7 @@ async def test_one_object_that_makes_no_sense_does_not_keep_the_others_from_bein
     kube = ScriptedKube()
     odd = an_object("odd")
     odd["metadata"]["labels"] = ["no", "labels"]
-    kube.objects[client.CONFIG_MAPS] = [an_object("a"), odd, an_object("b")]
+    kube.objects[resources.CONFIG_MAPS] = [an_object("a"), odd, an_object("b")]
     watched = Watched(kube)
     await watched.reflector.synced.wait()
     assert watched.names() == ["a", "b"]
@@ -131,13 +133,13 @@ async def test_one_object_that_makes_no_sense_does_not_keep_the_others_from_bein
 
 
 async def test_a_version_that_is_too_old_is_listed_anew_and_what_is_gone_is_dropped(watched: Watched) -> None:
-    watched.kube.objects[client.CONFIG_MAPS] = [an_object("b")]
+    watched.kube.objects[resources.CONFIG_MAPS] = [an_object("b")]
     watched.kube.version = 40
     watched.news.clear()
     watched.kube.words.put_nowait(KubeError("watch", status=410, reason="Expired", message="too old"))
     await watched.until(lambda: watched.names() == ["b"])
     assert watched.news == [KEY, KEY]
-    await watched.until(lambda: watched.kube.watches[-1] == (client.CONFIG_MAPS, "40"))
+    await watched.until(lambda: watched.kube.watches[-1] == (resources.CONFIG_MAPS, "40"))
 
 
 async def test_an_api_server_that_is_away_leaves_the_store_as_it_was_and_is_no_dead_watch(watched: Watched) -> None:
@@ -171,9 +173,9 @@ async def test_a_pod_that_moves_on_can_wait_for_what_follows(
     before: Object | None, after: Object, can_wait: bool
 ) -> None:
     kube = ScriptedKube()
-    kube.spoken_of = client.PODS
-    kube.objects[client.PODS] = [] if before is None else [a_bare_pod(before, version=1)]
-    watched = Watched(kube, client.PODS)
+    kube.spoken_of = resources.PODS
+    kube.objects[resources.PODS] = [] if before is None else [a_bare_pod(before, version=1)]
+    watched = Watched(kube, resources.PODS)
     await watched.reflector.synced.wait()
     watched.news.clear()
     watched.moved_on.clear()

@@ -11,9 +11,9 @@ from support.kube_builders import FUNCTION, a_pool
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.status import RolloutStatus
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import render, revisions
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.desired import left_running
 from rewardpool_operator.kubernetes.desired import rendered as wanted_of

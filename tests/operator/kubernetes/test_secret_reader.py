@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Object, Resource
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.secret_reader import SecretReader
 from rewardpool_operator.kubernetes.polls import reading
 from rewardpool_operator.kubernetes.polls.reading import Polling
@@ -25,7 +26,7 @@ class FakeKube:
         self.answers.set()
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        assert resource == client.SECRETS
+        assert resource == resources.SECRETS
         await self.answers.wait()
         if name in self.errors:
             raise self.errors[name]
@@ -51,7 +52,7 @@ def a_secret(name: str) -> Object:
 
 def a_reader(kube: FakeKube) -> tuple[SecretReader, Store]:
     store = Store()
-    store.put(client.POOLS, {"metadata": {"name": "rm", "namespace": "rl", "uid": "pool", "resourceVersion": "1"}})
+    store.put(resources.POOLS, {"metadata": {"name": "rm", "namespace": "rl", "uid": "pool", "resourceVersion": "1"}})
     polling = Polling(session=None)  # type: ignore[arg-type]
     return SecretReader(kube, store, ("rl", "rm"), polling), store  # type: ignore[arg-type]
 

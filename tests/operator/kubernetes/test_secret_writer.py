@@ -7,8 +7,8 @@ import pytest
 from support.kube_builders import a_pool
 
 from rewardpool_api import names
+from rewardpool_kube.errors import KubeError
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.client import KubeError
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.secret_writer import change_secret, has_surplus
 

@@ -9,7 +9,7 @@ import pytest
 from support.kube_builders import a_pool
 
 from cluster.certificates import Authority
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN, CertificateReader, TlsError, ca_bundle, certificate_of
 from rewardpool_operator.kubernetes.polls import reading
 from rewardpool_operator.kubernetes.polls.reading import Polling

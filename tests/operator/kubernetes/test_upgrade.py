@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from support.pool_surroundings import KEY, Surroundings
 
-from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube import resources
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.render import worker
 from rewardpool_worker import mounted
 from rewardpool_worker.engines import engine_for
@@ -30,11 +30,11 @@ def upgrade(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def deployments(around: Surroundings) -> dict[str, Object]:
-    return {name: item for (resource, name), item in around.kube.objects.items() if resource == client.DEPLOYMENTS}
+    return {name: item for (resource, name), item in around.kube.objects.items() if resource == resources.DEPLOYMENTS}
 
 
 def files(around: Surroundings) -> set[str]:
-    found = (name for resource, name in around.kube.objects if resource == client.CONFIG_MAPS)
+    found = (name for resource, name in around.kube.objects if resource == resources.CONFIG_MAPS)
     return {name for name in found if "-files-" in name}
 
 
@@ -49,7 +49,7 @@ async def test_an_upgraded_operator_with_other_files_and_another_default_image_c
     after = deployments(around)
     assert after.keys() == before.keys()
     assert after[revision] == before[revision]
-    status = around.kube.objects[client.POOLS, "rm"]["status"]
+    status = around.kube.objects[resources.POOLS, "rm"]["status"]
     assert revision.endswith(status["currentRevision"])
     (progressing,) = (item for item in status["conditions"] if item["type"] == "Progressing")
     assert progressing["reason"] == "UpdateAvailable"

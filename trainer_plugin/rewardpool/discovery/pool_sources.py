@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from rewardpool.errors import PoolAccessError, PoolNotReadyError, PoolNotYetReadyError
 from rewardpool_api import names
-from rewardpool_runtime.kubeconfig import load_kubeconfig
+from rewardpool_kube.kubeconfig import load_kubeconfig
 from rewardpool_runtime.own_paths import PathNotOwnError, check_own
 from rewardpool_runtime.state_files import is_supervised, pool_dir, pools_here
 from rewardpool_runtime.trust import verifying_context

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 
 
 @dataclass(frozen=True, kw_only=True)

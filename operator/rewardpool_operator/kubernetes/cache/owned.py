@@ -9,25 +9,25 @@ from typing import Any, Final
 
 from rewardpool_api import names
 from rewardpool_api.demand import MAX_BYTES, MAX_JOB_NAME
-from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Object, Resource
+from rewardpool_kube import resources
+from rewardpool_kube.resources import Object, Resource
 from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.diff import content_hash
 from rewardpool_operator.kubernetes.managed_fields import is_created_by_us
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
 
 WATCHED: Final[Mapping[str, Resource]] = {
-    "Deployment": client.DEPLOYMENTS,
-    "Pod": client.PODS,
-    "Service": client.SERVICES,
-    "ConfigMap": client.CONFIG_MAPS,
-    "PodDisruptionBudget": client.DISRUPTION_BUDGETS,
-    "NetworkPolicy": client.NETWORK_POLICIES,
-    "Lease": client.LEASES,
+    "Deployment": resources.DEPLOYMENTS,
+    "Pod": resources.PODS,
+    "Service": resources.SERVICES,
+    "ConfigMap": resources.CONFIG_MAPS,
+    "PodDisruptionBudget": resources.DISRUPTION_BUDGETS,
+    "NetworkPolicy": resources.NETWORK_POLICIES,
+    "Lease": resources.LEASES,
 }
 """Kind -> resource: listed and watched by label."""
 
-READ_BY_NAME: Final[Mapping[str, Resource]] = {"Secret": client.SECRETS}
+READ_BY_NAME: Final[Mapping[str, Resource]] = {"Secret": resources.SECRETS}
 """Kinds that the operator may not list: the right to list Secrets is the right to read all of them. For how a
 deleted one is noticed nevertheless see `secret_deletion.py`."""
 
@@ -35,11 +35,11 @@ RESOURCES: Final[Mapping[str, Resource]] = {**WATCHED, **READ_BY_NAME}
 
 OWNED: Final = frozenset(
     {
-        client.DEPLOYMENTS,
-        client.SERVICES,
-        client.CONFIG_MAPS,
-        client.DISRUPTION_BUDGETS,
-        client.NETWORK_POLICIES,
+        resources.DEPLOYMENTS,
+        resources.SERVICES,
+        resources.CONFIG_MAPS,
+        resources.DISRUPTION_BUDGETS,
+        resources.NETWORK_POLICIES,
     }
 )
 """Kinds of which a pool's own are kept whole, and of all others with our label little more than the name."""
@@ -60,8 +60,8 @@ def selector_of(resource: Resource) -> str:
     of mounted files have a component and no pool.
     """
     return {
-        client.LEASES: f"{names.LABEL_POOL},{names.LABEL_COMPONENT}={names.COMPONENT_DEMAND}",
-        client.CONFIG_MAPS: f"{names.LABEL_COMPONENT} in ({names.COMPONENT_POOL},{names.COMPONENT_FILES})",
+        resources.LEASES: f"{names.LABEL_POOL},{names.LABEL_COMPONENT}={names.COMPONENT_DEMAND}",
+        resources.CONFIG_MAPS: f"{names.LABEL_COMPONENT} in ({names.COMPONENT_POOL},{names.COMPONENT_FILES})",
     }.get(resource, names.LABEL_POOL)
 
 
@@ -76,7 +76,7 @@ def trimmed(resource: Resource, found: Object) -> Object:
         return _foreign(found)
     kept = _TRIMS[resource](found) if resource in _TRIMS else found
     metadata = {name: value for name, value in kept["metadata"].items() if name != "managedFields"}
-    if resource == client.DEPLOYMENTS and is_created_by_us(found["metadata"].get("managedFields") or ()):
+    if resource == resources.DEPLOYMENTS and is_created_by_us(found["metadata"].get("managedFields") or ()):
         kept = {**kept, NOT_APPLIED: True}
     return {**kept, "metadata": metadata}
 
@@ -258,11 +258,11 @@ def _lease(lease: Object) -> Object:
 
 
 _TRIMS: Final[Mapping[Resource, Callable[[Object], Object]]] = {
-    client.PODS: _pod,
-    client.DEPLOYMENTS: _deployment,
-    client.DISRUPTION_BUDGETS: _without_status,
-    client.CONFIG_MAPS: _config_map,
-    client.LEASES: _lease,
+    resources.PODS: _pod,
+    resources.DEPLOYMENTS: _deployment,
+    resources.DISRUPTION_BUDGETS: _without_status,
+    resources.CONFIG_MAPS: _config_map,
+    resources.LEASES: _lease,
 }
 
 

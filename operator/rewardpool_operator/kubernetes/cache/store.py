@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client, pods
+from rewardpool_kube import resources
+from rewardpool_kube.resources import Object, Resource
+from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.alike import kept_once
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import (
@@ -21,7 +23,6 @@ from rewardpool_operator.kubernetes.cache.owned import (
     is_ours,
     trimmed,
 )
-from rewardpool_operator.kubernetes.client import Object, Resource
 
 Key = tuple[str, str]
 """Namespace and name of a pool."""
@@ -50,7 +51,7 @@ class Store:
 
     def pool(self, key: Key) -> Object | None:
         """The pool object itself."""
-        return self._pools.get(key, {}).get((client.POOLS, *key))
+        return self._pools.get(key, {}).get((resources.POOLS, *key))
 
     def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """The object of that name."""
@@ -67,7 +68,7 @@ class Store:
             return None
         found: dict[str, list[Object]] = {kind: [] for kind in RESOURCES}
         for (resource, _, _), item in self._pools[key].items():
-            if resource in _OF_OTHERS or (resource != client.POOLS and is_ours(item, pool["metadata"].get("uid"))):
+            if resource in _OF_OTHERS or (resource != resources.POOLS and is_ours(item, pool["metadata"].get("uid"))):
                 found[_KINDS[resource]].append(item)
         return Objects(
             pool=pool,
@@ -96,7 +97,7 @@ class Store:
             for key, items in self._pools.items()
             if key[0] == namespace
             for ref, item in items.items()
-            if ref[0] in (client.PODS, client.DEPLOYMENTS)
+            if ref[0] in (resources.PODS, resources.DEPLOYMENTS)
         )
 
     def strays(self, resource: Resource) -> Mapping[Key, tuple[Object, ...]]:
@@ -104,7 +105,7 @@ class Store:
         found = {
             key: tuple(item for ref, item in objects.items() if ref[0] == resource)
             for key, objects in self._pools.items()
-            if (client.POOLS, *key) not in objects
+            if (resources.POOLS, *key) not in objects
         }
         return {key: items for key, items in found.items() if items}
 
@@ -162,7 +163,7 @@ class Store:
         self._deleted[ref] = max(version, self._deleted.pop(ref, -1))
         while len(self._deleted) > REMEMBERED_DELETIONS:
             self._deleted.popitem(last=False)
-        if ref[0] == client.POOLS:
+        if ref[0] == resources.POOLS:
             # No watch tells of their end, and a deleted pool's keys are nobody's to know.
             for other in [one for one in self._pools.get(ref[1:], ()) if one[0] in READ_BY_NAME.values()]:
                 self._drop(other)
@@ -178,7 +179,7 @@ class Store:
         return [key]
 
 
-_OF_OTHERS: Final = frozenset({client.PODS, client.LEASES})
+_OF_OTHERS: Final = frozenset({resources.PODS, resources.LEASES})
 """Kinds that a pool does not make itself."""
 _KINDS: Final = {resource: kind for kind, resource in RESOURCES.items()}
 
@@ -189,9 +190,9 @@ def _ref(resource: Resource, found: Object) -> ObjectRef:
 
 def _key(resource: Resource, found: Object) -> Key | None:
     metadata = found["metadata"]
-    if resource == client.CONFIG_MAPS and is_files(found):
+    if resource == resources.CONFIG_MAPS and is_files(found):
         return (metadata["namespace"], OF_ALL_POOLS)
-    pool = metadata["name"] if resource == client.POOLS else (metadata.get("labels") or {}).get(names.LABEL_POOL)
+    pool = metadata["name"] if resource == resources.POOLS else (metadata.get("labels") or {}).get(names.LABEL_POOL)
     return (metadata["namespace"], pool) if pool else None
 
 

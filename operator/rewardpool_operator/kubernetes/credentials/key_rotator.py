@@ -13,9 +13,9 @@ from typing import Final
 from rewardpool_api import RewardPool, names
 from rewardpool_api.status import MAX_REQUEST
 from rewardpool_control.snapshot import Snapshot, Worker
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials import rotation
 from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, new_key
 from rewardpool_operator.kubernetes.credentials.rotation import Progress, Step

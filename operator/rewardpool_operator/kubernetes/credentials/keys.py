@@ -19,7 +19,7 @@ from typing import Final
 
 from rewardpool_api import names
 from rewardpool_control.times import from_rfc3339
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.diff import short_hash
 
 KEY_BYTES: Final = 32

@@ -9,7 +9,7 @@ that change, and the Secret is read, found missing and put back.
 
 from collections.abc import Iterable
 
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 
 
 def with_secret_owners(manifest: Object, secrets: Iterable[Object]) -> Object:

@@ -12,9 +12,10 @@ import random
 from functools import partial
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_only
 from rewardpool_operator.kubernetes.requeue import SECRETS as PACE
 
@@ -86,10 +87,10 @@ class SecretReader:
 
     async def _read(self, name: str) -> bool:
         reading = self._readings[name]
-        over = await reading.ask(partial(self._kube.get, client.SECRETS, self._namespace, name))
+        over = await reading.ask(partial(self._kube.get, resources.SECRETS, self._namespace, name))
         if over and reading.problem is None:
             if reading.last is None:
-                self._store.forget(client.SECRETS, self._namespace, name)
+                self._store.forget(resources.SECRETS, self._namespace, name)
             else:
-                self._store.put(client.SECRETS, reading.last)
+                self._store.put(resources.SECRETS, reading.last)
         return over

@@ -8,8 +8,10 @@ not be overwritten unseen: a key edited by hand is a request.
 from typing import Final
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Kube, KubeError, Object
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.credentials.keys import ANNOTATION_STEP_SINCE
 
 ENTRIES: Final = (names.NEXT_KEY, names.PREVIOUS_KEY)
@@ -41,11 +43,11 @@ async def change_secret(kube: Kube, manifest: Object, live: Object) -> Object:
         "data": {**manifest["data"], **dict.fromkeys(entries)},
     }
     try:
-        return await kube.merge(client.SECRETS, metadata["namespace"], metadata["name"], patch)
+        return await kube.merge(resources.SECRETS, metadata["namespace"], metadata["name"], patch)
     except KubeError as error:
         if not error.is_conflict:
             raise
-    return await kube.get(client.SECRETS, metadata["namespace"], metadata["name"]) or live
+    return await kube.get(resources.SECRETS, metadata["namespace"], metadata["name"]) or live
 
 
 def _surplus(manifest: Object, live: Object) -> tuple[list[str], list[str]]:

@@ -14,7 +14,8 @@ from functools import lru_cache, partial
 from typing import Final
 
 from rewardpool_api import RewardPool, names
-from rewardpool_operator.kubernetes.client import SECRETS, Kube, Object
+from rewardpool_kube.client import Kube
+from rewardpool_kube.resources import SECRETS, Object
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading
 from rewardpool_operator.kubernetes.requeue import SECRETS as PACE

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rewardpool_operator.kubernetes.client import PODS, POOLS
+from rewardpool_kube.resources import PODS, POOLS
 from rewardpool_operator.kubernetes.page.reviews import Reviews, User
 from rewardpool_page.access import Viewer
 

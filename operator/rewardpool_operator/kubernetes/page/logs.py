@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 import aiohttp
 from kubernetes_asyncio import client as kubernetes_client
 
-from rewardpool_operator.kubernetes.client import PODS
-from rewardpool_operator.kubernetes.configuration import proxy_of_environment
+from rewardpool_kube.configuration import proxy_of_environment
+from rewardpool_kube.resources import PODS
 from rewardpool_page.source import MAX_LOG_BYTES, LogNotFoundError
 from rewardpool_runtime.bounded import AnswerTooLargeError, read_text
 

@@ -12,7 +12,9 @@ from hashlib import sha256
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object, Resource
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Object, Resource
 
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews")

@@ -13,10 +13,12 @@ import aiohttp
 from kubernetes_asyncio import client as kubernetes_client
 
 from rewardpool_api import RewardPool, names
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import SECRETS, Object
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects, are_the_same
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import SECRETS, Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_METRICS
 from rewardpool_operator.kubernetes.page.access import TokenViewer
 from rewardpool_operator.kubernetes.page.logs import PodLogs

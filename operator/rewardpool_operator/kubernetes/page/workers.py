@@ -3,8 +3,8 @@
 from collections.abc import Collection
 
 from rewardpool_control.snapshot import Worker
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_page import source as page
 
 

@@ -19,9 +19,9 @@ import aiohttp
 from rewardpool_api import RewardPool, names
 from rewardpool_control.snapshot import Download, DownloadPhase, Worker
 from rewardpool_control.times import time_of
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_DOWNLOAD, is_download
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_only
 from rewardpool_runtime.untrusted import NONSENSE, count_of, printable

@@ -23,9 +23,10 @@ from rewardpool_control.golden_set import (
     parse_golden_set,
 )
 from rewardpool_control.plan import Measure
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.backoff import pause_seconds
-from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.polls.reading import NO_ANSWER, Polling, Reading
 from rewardpool_operator.probe import NoScoreError, score_text
 
@@ -144,12 +145,12 @@ class ParityCheck:
     async def _write(self, pool: RewardPool, revision: str, scores: GoldenScores) -> None:
         patch = {"metadata": {"annotations": {names.ANNOTATION_GOLDEN_SCORES: scores.to_annotation()}}}
         deployment = names.worker_name(pool.metadata.name, revision)
-        self._keep(await self._kube.merge(client.DEPLOYMENTS, pool.metadata.namespace, deployment, patch))
+        self._keep(await self._kube.merge(resources.DEPLOYMENTS, pool.metadata.namespace, deployment, patch))
 
 
 async def read_golden_set(kube: Kube, namespace: str, ref: GoldenSetRef) -> Golden:
     """Read the ConfigMap; a set that is missing or malformed is an outcome, no error."""
-    config_map = await kube.get(client.CONFIG_MAPS, namespace, ref.name)
+    config_map = await kube.get(resources.CONFIG_MAPS, namespace, ref.name)
     if config_map is None:
         return GoldenProblem(message=f"{_named(ref)} is not there: there is no such ConfigMap in {namespace}")
     content = (config_map.get("data") or {}).get(ref.key)

@@ -12,9 +12,10 @@ from typing import Final
 
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_control.times import from_rfc3339
+from rewardpool_kube.client import Kube
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading
 from rewardpool_runtime.untrusted import printable
 

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar, cast
 
 import aiohttp
 
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
 
 PATIENCE_SECONDS: Final = 0.3
 """A router in the same cluster answers in milliseconds, under a flood of requests in tens of them."""

@@ -8,9 +8,9 @@ from time import monotonic
 from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_control.snapshot import Snapshot
+from rewardpool_kube.client import Kube
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import Kube
 from rewardpool_operator.kubernetes.credentials.key_rotator import KeyRotator
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.secret_deletion import shows_a_deletion

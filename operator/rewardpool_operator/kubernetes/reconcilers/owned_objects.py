@@ -17,11 +17,14 @@ from rewardpool_api.reasons import ConditionReason
 from rewardpool_control.plan import Plan
 from rewardpool_control.snapshot import WorkerSet
 from rewardpool_control.times import rfc3339
-from rewardpool_operator.kubernetes import client, render, scale_down_order
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Object, Resource
+from rewardpool_operator.kubernetes import render, scale_down_order
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import is_ours
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.secret_deletion import with_secret_owners
 from rewardpool_operator.kubernetes.credentials.secret_reader import secret_names
 from rewardpool_operator.kubernetes.desired import Rendered, Settled
@@ -200,7 +203,8 @@ class _Pass:
         else:
             await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in secrets))
         found = [
-            self._store.find(client.SECRETS, self._namespace, name) for name in secret_names(self._pool.metadata.name)
+            self._store.find(resources.SECRETS, self._namespace, name)
+            for name in secret_names(self._pool.metadata.name)
         ]
         there = [secret for secret in found if secret is not None and is_ours(secret, self._pool.metadata.uid)]
         rest = [
@@ -219,7 +223,7 @@ class _Pass:
         wanted = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "NetworkPolicy"}
         for policy in self._objects.others.get("NetworkPolicy", ()):
             if policy["metadata"]["name"] not in wanted and is_ours(policy, self._pool.metadata.uid):
-                await self._guarded(self._delete(client.NETWORK_POLICIES, policy["metadata"]["name"]))
+                await self._guarded(self._delete(resources.NETWORK_POLICIES, policy["metadata"]["name"]))
 
     def _is_time_for(self, manifest: Object) -> bool:
         """What says nothing is not made: a budget that protects no pod, and no pins.
@@ -267,7 +271,7 @@ class _Pass:
 
     async def _annotate(self, pod: Object, annotations: Mapping[str, str | None]) -> None:
         try:
-            await self._patch(client.PODS, pod["metadata"]["name"], {"metadata": {"annotations": dict(annotations)}})
+            await self._patch(resources.PODS, pod["metadata"]["name"], {"metadata": {"annotations": dict(annotations)}})
         except KubeError as error:
             if not error.is_not_found:
                 raise
@@ -284,7 +288,7 @@ class _Pass:
         metadata = {"name": router, "namespace": self._namespace}
         manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"conditions": [condition]}}
         try:
-            self._store.put(client.PODS, await self._kube.apply(client.PODS, manifest, subresource="status"))
+            self._store.put(resources.PODS, await self._kube.apply(resources.PODS, manifest, subresource="status"))
         except KubeError as error:
             if not error.is_not_found:
                 raise
@@ -298,7 +302,7 @@ class _Pass:
         for deployment in self._objects.worker_deployments():
             metadata = deployment["metadata"]
             if metadata["labels"][names.LABEL_REVISION] not in wanted and not is_deleting(deployment):
-                await self._guarded(self._delete(client.DEPLOYMENTS, metadata["name"]))
+                await self._guarded(self._delete(resources.DEPLOYMENTS, metadata["name"]))
 
     async def _size_one(self, worker_set: WorkerSet, plan: Plan, rendered: Rendered) -> None:
         live = self._objects.find("Deployment", names.worker_name(self._pool.metadata.name, worker_set.revision))
@@ -309,7 +313,7 @@ class _Pass:
         elif live is not None and live["spec"].get("replicas", 1) != worker_set.replicas:
             # The template of an old revision is nowhere but in its Deployment.
             patch = {"spec": {"replicas": worker_set.replicas}}
-            await self._patch(client.DEPLOYMENTS, live["metadata"]["name"], patch)
+            await self._patch(resources.DEPLOYMENTS, live["metadata"]["name"], patch)
             self._wrote = True
 
     def _workers(self, revision: render.Revision, *, replicas: int) -> Object:
@@ -328,7 +332,7 @@ class _Pass:
             if pod["metadata"]["labels"][names.LABEL_REVISION] == revision and not is_deleting(pod)
         ]
         for name in scale_down_order.passed_over(pods, stop):
-            await self._delete(client.PODS, name)
+            await self._delete(resources.PODS, name)
 
     async def _delete(self, resource: Resource, name: str) -> None:
         ending = await self._kube.delete(resource, self._namespace, name)

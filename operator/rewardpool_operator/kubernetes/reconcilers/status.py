@@ -16,9 +16,11 @@ from rewardpool_api.reasons import ConditionReason
 from rewardpool_control.plan import Event, Plan
 from rewardpool_control.times import rfc3339
 from rewardpool_control.volatile_status import Change, change_between, is_serving, own
-from rewardpool_operator.kubernetes import client
+from rewardpool_kube import resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, Repeat
 from rewardpool_operator.kubernetes.recorder import event_object
 from rewardpool_operator.kubernetes.requeue import FIGURES, START, STEP
@@ -118,7 +120,7 @@ class StatusReconciler:
             self._unwritten = found, status
             return
         written = await self._applied(pool, wanted)
-        self._store.put(client.POOLS, written)
+        self._store.put(resources.POOLS, written)
         self._status_at, self._unwritten, self._step_due_at = now, None, None
 
     async def _applied(self, pool: RewardPool, status: Object) -> Object:
@@ -135,13 +137,13 @@ class StatusReconciler:
             metadata = {"name": name, "namespace": namespace, **version}
             manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": status}
             try:
-                return await self._kube.apply(client.POOLS, manifest, subresource="status")
+                return await self._kube.apply(resources.POOLS, manifest, subresource="status")
             except KubeError as error:
                 if error.is_not_found:
                     break
                 if not error.is_conflict or not tries_left:
                     raise
-                known = await self._kube.get(client.POOLS, namespace, name)
+                known = await self._kube.get(resources.POOLS, namespace, name)
                 decided = status["observedGeneration"]
                 if known is not None and known["metadata"].get("generation", decided) < decided:
                     # Of a restored backup: what was decided about is not there any more.
@@ -164,7 +166,7 @@ class StatusReconciler:
         if isinstance(taken, Repeat):
             series = {"count": taken.count, "lastObservedTime": rfc3339(datetime.now(UTC))}
             try:
-                await self._kube.merge(client.EVENTS, pool.metadata.namespace, taken.name, {"series": series})
+                await self._kube.merge(resources.EVENTS, pool.metadata.namespace, taken.name, {"series": series})
             except KubeError as error:
                 # Events end after an hour, or by hand; the next time that it is said it is a new one.
                 if not error.is_not_found:
@@ -173,5 +175,5 @@ class StatusReconciler:
         elif taken is not None:
             log.info("%s: %s", event.reason, event.message)
             manifest = event_object(pool, event)
-            await self._kube.create(client.EVENTS, manifest)
+            await self._kube.create(resources.EVENTS, manifest)
             memory.written(event, manifest["metadata"]["name"], now=now)

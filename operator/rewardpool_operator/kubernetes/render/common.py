@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rewardpool_api import RewardPool, names
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.diff import content_hash
 
 PRE_STOP_SECONDS: Final = 5

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.containers import (
     ADAPTER_DOWNLOAD,
     CONTAINER_DOWNLOAD,

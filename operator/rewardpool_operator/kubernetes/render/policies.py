@@ -12,7 +12,7 @@ plugin that enforces them; where there is none, they are words.
 from typing import Final
 
 from rewardpool_api import RewardPool, names
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.render.common import labels, metadata
 

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from rewardpool_api import RewardPool, names
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged

@@ -14,7 +14,7 @@ from typing import Final
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.inference import inferred, without_inferred
 from rewardpool_api.worker import WorkerSpec
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_WORKER, PORT_HTTP
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged

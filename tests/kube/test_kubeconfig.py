@@ -9,7 +9,7 @@ import pytest
 import yaml
 from kubernetes_asyncio.client import Configuration
 
-from rewardpool_runtime.kubeconfig import load_kubeconfig
+from rewardpool_kube.kubeconfig import load_kubeconfig
 
 CREDENTIAL = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "made"}}
 

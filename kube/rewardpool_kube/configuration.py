@@ -9,7 +9,7 @@ from urllib.request import getproxies, proxy_bypass
 from kubernetes_asyncio import client as kubernetes_client
 from kubernetes_asyncio import config as kubernetes_config
 
-from rewardpool_runtime.kubeconfig import load_kubeconfig
+from rewardpool_kube.kubeconfig import load_kubeconfig
 
 
 async def load_configuration(environ: Mapping[str, str] = os.environ) -> kubernetes_client.Configuration:

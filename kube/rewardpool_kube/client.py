@@ -1,33 +1,34 @@
-"""The API server, as far as the operator needs it: a handful of calls on plain JSON objects.
+"""An API server: a handful of calls on plain JSON objects.
 
 kubernetes_asyncio brings credentials (kubeconfig with its plugins, or a pod's ServiceAccount) and transport. Its typed
 models are not used: what is applied and compared is exactly what goes over the wire, and parsing thousands of pods
-into objects costs more than everything else in a pass.
+into objects costs more than everything else in a pass of the operator.
 
 Every call, and what makes calls, raises KubeError where the API server refuses, KubeUnreachableError where it is away.
 """
 
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from http import HTTPStatus
 from time import monotonic
-from typing import Any, Final, Literal, Self, TypedDict, Unpack
-from urllib.parse import quote
+from typing import Final, Self, TypedDict, Unpack
 
 import aiohttp
-import orjson
 from kubernetes_asyncio import client as kubernetes_client
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import api_server_time
-from rewardpool_operator.kubernetes.configuration import proxy_of_environment
-from rewardpool_operator.metrics import METRICS, Verb
-from rewardpool_runtime.untrusted import printable
-
-Object = dict[str, Any]
-"""A Kubernetes object as JSON."""
+from rewardpool_kube import api_server_time
+from rewardpool_kube.answers import (
+    Page,
+    WatchEvent,
+    answer_of,
+    checked_object,
+    checked_page,
+    invalid_answer,
+    watch_event,
+)
+from rewardpool_kube.configuration import proxy_of_environment
+from rewardpool_kube.errors import KubeError, KubeUnreachableError, WatchSilentError
+from rewardpool_kube.resources import EVENTS, Object, Resource, Verb
 
 TIMEOUT = aiohttp.ClientTimeout(total=10, sock_connect=3)
 """Seconds of one call; the API server answers in milliseconds or is in trouble."""
@@ -45,93 +46,8 @@ LONGEST_LINE: Final = 2**21
 NO_NAMES: Final = frozenset({"", ".", ".."})
 """What no object is called, and what would be another path."""
 
-INVALID_ANSWER: Final = "InvalidAnswer"
-"""Reason of a `KubeError` whose answer no API server gives."""
-LONGEST_REASON: Final = 100
-LONGEST_WORDS: Final = 300
-"""Characters of a refusal that an error has, which end up in conditions and logs."""
-
 PAGE: Final = 50
 """Objects of one page of a list: a list of thousands is never in memory as text, nor parsed in one go."""
-
-
-@dataclass(frozen=True)
-class Resource:
-    """A kind of object, by its URL."""
-
-    group: str
-    version: str
-    plural: str
-
-    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """URL path of the collection (in all namespaces for the namespace ""), an object, or a subresource."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        place = ("namespaces", quote(namespace, safe="")) if namespace else ()
-        # Names come from specs too, where they may be any text; `name:port` is how a proxy is asked.
-        parts = (root, *place, self.plural, quote(name, safe=":"), subresource)
-        return "/".join(part for part in parts if part)
-
-
-POOLS: Final = Resource(names.GROUP, names.VERSION, names.PLURAL)
-DEPLOYMENTS: Final = Resource("apps", "v1", "deployments")
-PODS: Final = Resource("", "v1", "pods")
-SERVICES: Final = Resource("", "v1", "services")
-SECRETS: Final = Resource("", "v1", "secrets")
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
-DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets")
-NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies")
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
-EVENTS: Final = Resource("events.k8s.io", "v1", "events")
-
-
-class KubeError(RuntimeError):
-    """The API server refused a call.
-
-    Attributes:
-        status: HTTP status.
-        reason: Kubernetes' one word for it, such as NotFound, Forbidden or Invalid.
-        is_status: whether the answer was Kubernetes' own `Status` object.
-        is_conflict: whether somebody else wrote or made the object meanwhile.
-    """
-
-    def __init__(self, call: str, *, status: int, reason: str, message: str, is_status: bool = True) -> None:
-        self.status = status
-        self.reason = reason
-        self.is_status = is_status
-        self.is_conflict = status == HTTPStatus.CONFLICT
-        super().__init__(f"{call}: {message or reason or status}")
-
-    @property
-    def is_not_found(self) -> bool:
-        """Whether there is no such object. A 404 without that word is somebody else's: of a path that a proxy lacks."""
-        return (self.status, self.reason) == (404, "NotFound")
-
-
-class KubeUnreachableError(RuntimeError):
-    """The API server does not answer, not in time, or something in its place does: a proxy, a load balancer."""
-
-
-class WatchSilentError(KubeUnreachableError):
-    """A watch that was answered said nothing for a long time."""
-
-
-@dataclass(frozen=True)
-class Page:
-    """A part of a list."""
-
-    items: list[Object]
-    version: str
-    """Resource version of the whole list, from which a watch goes on."""
-    next: str = ""
-    """Token of the next page; empty on the last one."""
-
-
-@dataclass(frozen=True)
-class WatchEvent:
-    """One line of a watch."""
-
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-    object: Object
 
 
 class _Sent(TypedDict, total=False):
@@ -143,10 +59,24 @@ class _Sent(TypedDict, total=False):
 
 
 class Kube:
-    """An API server. Use as an async context manager."""
+    """An API server. Use as an async context manager.
 
-    def __init__(self, configuration: kubernetes_client.Configuration) -> None:
+    Args:
+        configuration: where it is, and the credentials.
+        field_manager: who writes, in managedFields and as the user agent.
+        on_request: is called after each request with its verb and HTTP status, None where no answer came.
+    """
+
+    def __init__(
+        self,
+        configuration: kubernetes_client.Configuration,
+        *,
+        field_manager: str = names.FIELD_MANAGER,
+        on_request: Callable[[Verb, int | None], None] = lambda _verb, _status: None,
+    ) -> None:
         self._configuration = configuration
+        self._field_manager = field_manager
+        self._on_request = on_request
         self._answered_at = float("-inf")
         """Monotonic time of the last answer."""
         self._unanswered_at: float | None = None
@@ -157,7 +87,7 @@ class Kube:
         self._configuration.connection_pool_maxsize = 0
         self._configuration.proxy = self._configuration.proxy or proxy_of_environment(self._configuration.host)
         self._client = kubernetes_client.ApiClient(self._configuration)
-        self._client.user_agent = names.FIELD_MANAGER
+        self._client.user_agent = self._field_manager
         # The library's session looks for a proxy and for a netrc file at every call, each in a thread: half of what a
         # call costs, and a netrc file that names the server makes every call an error.
         library = self._client.rest_client.pool_manager
@@ -241,7 +171,7 @@ class Kube:
             content_type="application/apply-patch+yaml",
             # Fields that somebody else owns are ours where we render them. An unknown field of a user's podTemplate is
             # an error and not a warning that nobody reads.
-            query={"fieldManager": names.FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"},
+            query={"fieldManager": self._field_manager, "force": "true", "fieldValidation": "Strict"},
         )
 
     async def create(self, resource: Resource, manifest: Object) -> Object:
@@ -250,7 +180,7 @@ class Kube:
         About half the work of a server-side apply. For the first apply after it see `managed_fields.py`.
         """
         # An unknown field of a user's podTemplate is an error and not a warning that nobody reads.
-        query = {"fieldManager": names.FIELD_MANAGER, "fieldValidation": "Strict"}
+        query = {"fieldManager": self._field_manager, "fieldValidation": "Strict"}
         return await self._object(
             "create", resource.path(manifest["metadata"]["namespace"]), body=manifest, query=query
         )
@@ -269,7 +199,7 @@ class Kube:
             resource.path(namespace, name, subresource),
             body=patch,
             content_type="application/merge-patch+json",
-            query={"fieldManager": names.FIELD_MANAGER},
+            query={"fieldManager": self._field_manager},
         )
 
     async def delete(
@@ -376,7 +306,7 @@ class Kube:
             words = "no answer in time" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
             raise KubeUnreachableError(f"{verb} {path}: {words}") from None
         finally:
-            METRICS.kube_request(verb, status)
+            self._on_request(verb, status)
 
 
 _GATEWAYS: Final = frozenset({502, 503, 504})
@@ -396,121 +326,3 @@ def _time_of(event: Object) -> str:
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("deprecatedLastTimestamp"), event.get("eventTime"))
     return next((time for time in times if time), "")
-
-
-def _parsed(raw: bytes) -> Any:
-    """Return the JSON that an API server wrote.
-
-    orjson needs a third of the time, and may refuse what is JSON to `json`.
-
-    Raises:
-        ValueError: it is not JSON, or nested too deeply.
-    """
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        try:
-            return json.loads(raw)
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-
-
-# The one place where answers are read: whatever a server, or something in its place, may say becomes an object of the
-# form that callers rely on, or one of the two errors above.
-
-
-def answer_of(call: str, status: int, raw: bytes) -> Object:
-    """Return the JSON object of an answer.
-
-    Raises:
-        KubeError: the call was refused, or the answer is not a JSON object.
-    """
-    try:
-        answer = _parsed(raw)
-    except ValueError:
-        answer = None
-    if status >= 400 or not isinstance(answer, dict):
-        raise _refusal(call, status, answer, raw)
-    return answer
-
-
-def invalid_answer(call: str, status: int, problem: str) -> KubeError:
-    """An answer that no API server gives."""
-    return KubeError(
-        call, status=status, reason=INVALID_ANSWER, message=f"not an API server's answer: {problem}", is_status=False
-    )
-
-
-def checked_object(call: str, answer: object) -> Object:
-    """Return the answer as it is: an object with a name and a version, which callers rely on.
-
-    Raises:
-        KubeError: it is not one.
-    """
-    metadata = answer.get("metadata") if isinstance(answer, dict) else None
-    if not isinstance(answer, dict) or not isinstance(metadata, dict):
-        raise invalid_answer(call, 200, "it has no metadata")
-    if not isinstance(metadata.get("name"), str) or not isinstance(metadata.get("namespace", ""), str):
-        raise invalid_answer(call, 200, "its metadata has no name")
-    _check_version(call, metadata)
-    return answer
-
-
-def checked_page(call: str, answer: Object) -> Page:
-    """Return a part of a list.
-
-    Raises:
-        KubeError: it is not one.
-    """
-    items, metadata = answer.get("items"), answer.get("metadata")
-    if not isinstance(items, list) or not isinstance(metadata, dict):
-        raise invalid_answer(call, 200, "it has no items or no metadata")
-    following = metadata.get("continue") or ""
-    if not isinstance(following, str):
-        raise invalid_answer(call, 200, "its metadata.continue is not a text")
-    return Page(
-        items=[checked_object(call, item) for item in items], version=_check_version(call, metadata), next=following
-    )
-
-
-def watch_event(call: str, line: bytes) -> WatchEvent:
-    """Return what a line of a watch says.
-
-    Raises:
-        KubeError: it is an error's, or not an event.
-        KubeUnreachableError: the line is not JSON, since it broke off.
-    """
-    try:
-        event = _parsed(line)
-    except ValueError:
-        raise KubeUnreachableError(f"{call}: broke off within a line") from None
-    kind, found = (event.get("type"), event.get("object")) if isinstance(event, dict) else (None, None)
-    if kind == "ERROR":
-        code = found.get("code") if isinstance(found, dict) else None
-        raise _refusal(call, code if type(code) is int else 500, found, line)
-    if kind == "BOOKMARK" and isinstance(found, dict) and isinstance(found.get("metadata"), dict):
-        _check_version(call, found["metadata"])
-        return WatchEvent("BOOKMARK", found)
-    if kind not in ("ADDED", "MODIFIED", "DELETED"):
-        raise invalid_answer(call, 200, "a line of it is not an event")
-    return WatchEvent(kind, checked_object(call, found))
-
-
-def _check_version(call: str, metadata: Object) -> str:
-    version = metadata.get("resourceVersion")
-    if not isinstance(version, str) or not (version.isascii() and version.isdecimal()):
-        raise invalid_answer(call, 200, "its metadata has no resourceVersion")
-    return version
-
-
-def _refusal(call: str, status: int, said: object, raw: bytes) -> KubeError:
-    """The error that an answer says, of which any field may be anything."""
-    fields = said if isinstance(said, dict) else {}
-    reason, message = fields.get("reason"), fields.get("message")
-    return KubeError(
-        call,
-        status=status,
-        reason=printable(reason, most=LONGEST_REASON) if isinstance(reason, str) else "",
-        message=printable(message if isinstance(message, str) else raw.decode(errors="replace"), most=LONGEST_WORDS),
-        is_status=fields.get("kind") == "Status",
-    )

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from rewardpool_operator.kubernetes import api_server_time
-from rewardpool_operator.kubernetes.api_server_time import ApiServerTime
+from rewardpool_kube import api_server_time
+from rewardpool_kube.api_server_time import ApiServerTime
 
 
 def test_calls_beside_each_other_count_once() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from kubernetes_asyncio.config import ConfigException
 
-from rewardpool_operator.kubernetes.configuration import load_configuration
+from rewardpool_kube.configuration import load_configuration
 
 
 async def test_without_a_cluster_it_is_said_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,10 @@ import pytest
 from kubernetes_asyncio.client import Configuration
 
 from cluster.control_plane import ControlPlane
-from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError
-from rewardpool_operator.kubernetes.configuration import load_configuration
+from rewardpool_kube import client, resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.configuration import load_configuration
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.managed_fields import own_as_applied
 
 pytestmark = pytest.mark.real
@@ -31,31 +32,31 @@ def a_config_map(*, name: str = "client-test", label: str = "client", **fields: 
 
 
 async def test_a_field_that_an_apply_leaves_out_goes_although_it_came_by_a_creation(kube: Kube) -> None:
-    await kube.create(client.CONFIG_MAPS, a_config_map(name="made", label="made", data={"a": "1", "b": "2"}))
-    await own_as_applied(kube, client.CONFIG_MAPS, NAMESPACE, "made")
-    left = await kube.apply(client.CONFIG_MAPS, a_config_map(name="made", label="made", data={"a": "3"}))
+    await kube.create(resources.CONFIG_MAPS, a_config_map(name="made", label="made", data={"a": "1", "b": "2"}))
+    await own_as_applied(kube, resources.CONFIG_MAPS, NAMESPACE, "made")
+    left = await kube.apply(resources.CONFIG_MAPS, a_config_map(name="made", label="made", data={"a": "3"}))
     assert left["data"] == {"a": "3"}
     assert [entry["operation"] for entry in left["metadata"]["managedFields"]] == ["Apply"]
 
 
 async def test_an_object_is_made_found_changed_and_deleted(kube: Kube) -> None:
-    await kube.apply(client.CONFIG_MAPS, a_config_map(data={"a": "1", "b": "2"}))
-    await kube.apply(client.CONFIG_MAPS, a_config_map(data={"a": "3"}))
-    (found,) = await kube.list(client.CONFIG_MAPS, NAMESPACE, selector="test=client")
+    await kube.apply(resources.CONFIG_MAPS, a_config_map(data={"a": "1", "b": "2"}))
+    await kube.apply(resources.CONFIG_MAPS, a_config_map(data={"a": "3"}))
+    (found,) = await kube.list(resources.CONFIG_MAPS, NAMESPACE, selector="test=client")
     assert found["data"] == {"a": "3"}
     for _ in range(2):
-        await kube.delete(client.CONFIG_MAPS, NAMESPACE, "client-test")
-    assert await kube.get(client.CONFIG_MAPS, NAMESPACE, "client-test") is None
+        await kube.delete(resources.CONFIG_MAPS, NAMESPACE, "client-test")
+    assert await kube.get(resources.CONFIG_MAPS, NAMESPACE, "client-test") is None
 
 
 async def test_an_object_that_changed_meanwhile_is_not_deleted(kube: Kube) -> None:
-    seen = await kube.apply(client.CONFIG_MAPS, a_config_map(name="versions", data={"a": "1"}))
-    newer = await kube.apply(client.CONFIG_MAPS, a_config_map(name="versions", data={"a": "2"}))
+    seen = await kube.apply(resources.CONFIG_MAPS, a_config_map(name="versions", data={"a": "1"}))
+    newer = await kube.apply(resources.CONFIG_MAPS, a_config_map(name="versions", data={"a": "2"}))
     with pytest.raises(KubeError) as caught:
-        await kube.delete(client.CONFIG_MAPS, NAMESPACE, "versions", version=seen["metadata"]["resourceVersion"])
+        await kube.delete(resources.CONFIG_MAPS, NAMESPACE, "versions", version=seen["metadata"]["resourceVersion"])
     assert (caught.value.status, caught.value.reason) == (409, "Conflict")
-    await kube.delete(client.CONFIG_MAPS, NAMESPACE, "versions", version=newer["metadata"]["resourceVersion"])
-    assert await kube.get(client.CONFIG_MAPS, NAMESPACE, "versions") is None
+    await kube.delete(resources.CONFIG_MAPS, NAMESPACE, "versions", version=newer["metadata"]["resourceVersion"])
+    assert await kube.get(resources.CONFIG_MAPS, NAMESPACE, "versions") is None
 
 
 async def test_a_netrc_file_that_names_the_server_changes_nothing(
@@ -66,17 +67,17 @@ async def test_a_netrc_file_that_names_the_server_changes_nothing(
     monkeypatch.setenv("NETRC", str(netrc))
 
     async with Kube(await load_configuration({"KUBECONFIG": str(control_plane.kubeconfig)})) as kube:
-        assert await kube.serves(client.POOLS)
+        assert await kube.serves(resources.POOLS)
 
 
 async def test_a_field_that_does_not_exist_is_refused_by_name(kube: Kube) -> None:
     with pytest.raises(KubeError, match="imagine"):
-        await kube.apply(client.CONFIG_MAPS, a_config_map(imagine=1))
+        await kube.apply(resources.CONFIG_MAPS, a_config_map(imagine=1))
 
 
 async def test_only_kinds_that_are_installed_are_served(kube: Kube) -> None:
-    assert await kube.serves(client.POOLS)
-    assert not await kube.serves(client.Resource("rewardpool.dev", "v9", "rewardpools"))
+    assert await kube.serves(resources.POOLS)
+    assert not await kube.serves(resources.Resource("rewardpool.dev", "v9", "rewardpools"))
 
 
 @pytest.mark.parametrize("old_style", [False, True], ids=["events.k8s.io", "core"])
@@ -91,27 +92,27 @@ async def test_the_newest_warning_about_a_pod_is_found(kube: Kube, old_style: bo
 
 def an_event(
     name: str, about: dict[str, str], kind: str, time: str, old_style: bool
-) -> tuple[client.Resource, dict[str, Any]]:
+) -> tuple[resources.Resource, dict[str, Any]]:
     """As new components write it, or as the kubelet does."""
     event: dict[str, Any] = {"metadata": {"name": name.lower(), "namespace": NAMESPACE}, "type": kind}
     event |= {"kind": "Event", "reason": "FailedMount"}
     if old_style:
         event |= {"apiVersion": "v1", "involvedObject": about, "message": f"at {time}"}
         event |= {"firstTimestamp": time[:19] + "Z", "lastTimestamp": time[:19] + "Z", "count": 1}
-        return client.Resource("", "v1", "events"), event
+        return resources.Resource("", "v1", "events"), event
     event |= {"apiVersion": "events.k8s.io/v1", "regarding": about, "note": f"at {time}", "eventTime": time}
     event |= {"action": "Mount", "reportingController": "test/controller", "reportingInstance": "one"}
-    return client.EVENTS, event
+    return resources.EVENTS, event
 
 
 async def test_a_list_comes_in_pages_and_a_watch_goes_on_from_it(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAGE", 2)
     for name in ("page-a", "page-b", "page-c"):
-        await kube.apply(client.CONFIG_MAPS, a_config_map(name=name, label="pages"))
-    pages = [page async for page in kube.pages(client.CONFIG_MAPS, "", selector="test=pages")]
+        await kube.apply(resources.CONFIG_MAPS, a_config_map(name=name, label="pages"))
+    pages = [page async for page in kube.pages(resources.CONFIG_MAPS, "", selector="test=pages")]
     assert [len(page.items) for page in pages] == [2, 1]
-    await kube.delete(client.CONFIG_MAPS, NAMESPACE, "page-b")
-    events = kube.watch(client.CONFIG_MAPS, "", version=pages[0].version, seconds=10, selector="test=pages")
+    await kube.delete(resources.CONFIG_MAPS, NAMESPACE, "page-b")
+    events = kube.watch(resources.CONFIG_MAPS, "", version=pages[0].version, seconds=10, selector="test=pages")
     first = await anext(events)
     await events.aclose()
     assert (first.type, first.object["metadata"]["name"]) == ("DELETED", "page-b")
@@ -119,12 +120,12 @@ async def test_a_list_comes_in_pages_and_a_watch_goes_on_from_it(kube: Kube, mon
 
 async def test_a_watch_that_is_refused_is_an_error(kube: Kube) -> None:
     with pytest.raises(KubeError, match="imagine"):
-        await anext(kube.watch(client.CONFIG_MAPS, NAMESPACE, version="imagine", seconds=1))
+        await anext(kube.watch(resources.CONFIG_MAPS, NAMESPACE, version="imagine", seconds=1))
 
 
 async def test_an_api_server_that_is_not_there_is_away_until_it_answers() -> None:
     async with Kube(Configuration(host="http://127.0.0.1:9")) as kube:
         assert not kube.is_away()
         with pytest.raises(KubeUnreachableError):
-            await kube.get(client.PODS, NAMESPACE, "p")
+            await kube.get(resources.PODS, NAMESPACE, "p")
         assert kube.is_away()

@@ -9,8 +9,9 @@ from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 from kubernetes_asyncio.client import Configuration
 
-from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError
+from rewardpool_kube import client, resources
+from rewardpool_kube.client import Kube
+from rewardpool_kube.errors import KubeError, KubeUnreachableError
 
 AN_OBJECT = json.dumps({"metadata": {"name": "rm-key", "namespace": "rl", "resourceVersion": "7"}})
 
@@ -50,10 +51,10 @@ async def kube(server: Server) -> AsyncIterator[Kube]:
 async def test_a_load_balancers_refusal_is_no_answer_of_the_api_server(kube: Kube, server: Server, status: int) -> None:
     server.status, server.text = status, "<html>no healthy upstream</html>"
     with pytest.raises(KubeUnreachableError, match="no healthy upstream"):
-        await kube.get(client.SECRETS, "rl", "rm-key")
+        await kube.get(resources.SECRETS, "rl", "rm-key")
     assert kube.is_away()
     server.status, server.text = 200, AN_OBJECT
-    await kube.get(client.SECRETS, "rl", "rm-key")
+    await kube.get(resources.SECRETS, "rl", "rm-key")
     assert not kube.is_away()
 
 
@@ -68,7 +69,7 @@ async def test_a_load_balancers_refusal_is_no_answer_of_the_api_server(kube: Kub
 async def test_the_api_servers_own_refusals_are_answers(kube: Kube, server: Server, status: int, text: str) -> None:
     server.status, server.text = status, text
     with pytest.raises(KubeError) as caught:
-        await kube.get(client.SECRETS, "rl", "rm-key")
+        await kube.get(resources.SECRETS, "rl", "rm-key")
     assert caught.value.status == status
     assert not kube.is_away()
 
@@ -78,17 +79,17 @@ async def test_a_404_without_kubernetes_word_for_it_does_not_say_that_there_is_n
 ) -> None:
     server.status, server.text = 404, "<html>no such page</html>"
     with pytest.raises(KubeError):
-        await kube.get(client.SECRETS, "rl", "rm-key")
+        await kube.get(resources.SECRETS, "rl", "rm-key")
     with pytest.raises(KubeError):
-        await kube.delete(client.SECRETS, "rl", "rm-key")
+        await kube.delete(resources.SECRETS, "rl", "rm-key")
     server.text = '{"kind": "Status", "reason": "NotFound", "message": "no such Secret"}'
-    assert await kube.get(client.SECRETS, "rl", "rm-key") is None
-    assert await kube.delete(client.SECRETS, "rl", "rm-key") is None
+    assert await kube.get(resources.SECRETS, "rl", "rm-key") is None
+    assert await kube.delete(resources.SECRETS, "rl", "rm-key") is None
 
 
 @pytest.mark.parametrize("name", ["\n\n", " ", "../configmaps/a", "a/b?c#d", "%2e", "", ".", ".."])
 async def test_a_name_that_is_any_text_asks_for_nothing_else(kube: Kube, server: Server, name: str) -> None:
-    await kube.get(client.SECRETS, "rl", name)
+    await kube.get(resources.SECRETS, "rl", name)
     expected = "/api/v1/namespaces/rl/secrets"
     assert [path.rpartition("/")[0] for path in server.paths] == [expected] * (name not in client.NO_NAMES)
 
@@ -115,18 +116,18 @@ ODD_BODIES = [
 async def test_an_odd_answer_is_one_of_the_clients_errors(kube: Kube, server: Server, status: int, body: bytes) -> None:
     server.status, server.body = status, body
     with pytest.raises((KubeError, KubeUnreachableError)):
-        await kube.get(client.LEASES, "rl", "rewardpool")
+        await kube.get(resources.LEASES, "rl", "rewardpool")
     with pytest.raises((KubeError, KubeUnreachableError)):
-        await kube.list(client.PODS, "rl", selector="a=b")
+        await kube.list(resources.PODS, "rl", selector="a=b")
     with pytest.raises((KubeError, KubeUnreachableError)):
-        await anext(kube.pages(client.PODS, "rl"))
+        await anext(kube.pages(resources.PODS, "rl"))
     with pytest.raises((KubeError, KubeUnreachableError)):
-        await kube.merge(client.LEASES, "rl", "rewardpool", {"spec": {}})
+        await kube.merge(resources.LEASES, "rl", "rewardpool", {"spec": {}})
 
 
 async def test_text_in_an_unknown_encoding_is_read_as_the_utf_8_that_json_is(kube: Kube, server: Server) -> None:
     server.content_type = "application/json; charset=klingon"
-    assert await kube.get(client.LEASES, "rl", "rm-key") == json.loads(AN_OBJECT)
+    assert await kube.get(resources.LEASES, "rl", "rm-key") == json.loads(AN_OBJECT)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ async def test_a_refusal_whose_words_are_odd_is_a_refusal_in_bounded_words(
 ) -> None:
     server.status, server.text = 403, json.dumps({"kind": "Status", **fields})
     with pytest.raises(KubeError) as caught:
-        await kube.get(client.LEASES, "rl", "rm-key")
+        await kube.get(resources.LEASES, "rl", "rm-key")
     assert caught.value.status == 403
     assert len(str(caught.value)) < 500
     assert str(caught.value).isprintable()
@@ -165,7 +166,7 @@ async def test_a_refusal_whose_words_are_odd_is_a_refusal_in_bounded_words(
 async def test_an_odd_line_of_a_watch_is_one_of_the_clients_errors(kube: Kube, server: Server, line: bytes) -> None:
     server.body = line
     with pytest.raises((KubeError, KubeUnreachableError)):
-        async for _ in kube.watch(client.PODS, "rl", version="1", seconds=5):
+        async for _ in kube.watch(resources.PODS, "rl", version="1", seconds=5):
             pass
 
 
