@@ -3,119 +3,42 @@
 Slow to import (the client brings a model of every kind), so commands import it once they know that they need it.
 """
 
-import json
 import os
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
-import aiohttp
-import yaml
-from kubernetes_asyncio import client as kubernetes_client
-from kubernetes_asyncio import config as kubernetes_config
 from pydantic import ValidationError
 
 from rewardpool_api import RewardPool, names
 from rewardpool_cli.errors import CommandError, RefusedError
 from rewardpool_cli.explain.evidence import Evidence, newest_warnings
 from rewardpool_cli.program import program
-from rewardpool_cli.targets import Target, has_cluster
+from rewardpool_cli.targets import Target
 from rewardpool_kube.client import Kube
-from rewardpool_kube.errors import KubeError, KubeUnreachableError
-from rewardpool_kube.kubeconfig import load_kubeconfig
-from rewardpool_kube.resources import DEPLOYMENTS, EVENTS, PODS, POOLS, Object, Resource
+from rewardpool_kube.configuration import Access, is_configured, load_access
+from rewardpool_kube.errors import CredentialsError, KubeError, KubeUnreachableError
+from rewardpool_kube.resources import DEPLOYMENTS, EVENTS, PODS, POOLS, Object
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
-from rewardpool_runtime.bounded import read_text
 
 FIELD_MANAGER: Final = "rewardpool-cli"
 """Who changed a pool's spec by a command, in its managedFields."""
 MAX_EVENTS: Final = 500
 """Warnings read of a namespace; those about pods that are gone are among them."""
-MAX_LINE_BYTES: Final = 1 << 18
-"""Of a log; a longer one is shown in parts."""
-MAX_TEXT_BYTES: Final = 16 << 20
-"""Of a router's metrics; those of a router that saw many workers are some."""
-
 _FORBIDDEN: Final = re.compile(
     r'User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group "[^"]*")?'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
-_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-
-
-class UserKube(Kube):
-    """The API server, with the calls that only people make."""
-
-    async def __aenter__(self) -> Self:
-        await super().__aenter__()
-        self._client.user_agent = FIELD_MANAGER
-        return self
-
-    @property
-    def server(self) -> str:
-        """URL of the API server."""
-        return str(self._configuration.host)
-
-    async def warnings(self, namespace: str) -> list[Object]:
-        """Warning events about pods."""
-        query = {"fieldSelector": "type=Warning,regarding.kind=Pod", "limit": str(MAX_EVENTS)}
-        return (await self._list(EVENTS.path(namespace), query)).items
-
-    async def patch(
-        self, resource: Resource, namespace: str, name: str, patch: Object | list[Object], *, subresource: str = ""
-    ) -> Object:
-        """A JSON merge patch (an object) or a JSON patch (a list of operations)."""
-        kind = "merge-patch" if isinstance(patch, dict) else "json-patch"
-        return await self._object(
-            "patch",
-            resource.path(namespace, name, subresource),
-            body=patch,  # type: ignore[arg-type]
-            content_type=f"application/{kind}+json",
-            query={"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"},
-        )
-
-    async def log_lines(
-        self, namespace: str, pod: str, *, query: Mapping[str, str], follows: bool
-    ) -> AsyncIterator[str]:
-        """Lines of a container's log; `query` as in the API of pods/log.
-
-        Raises:
-            KubeError: there is no such log.
-            KubeUnreachableError: it broke off.
-        """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=3, sock_read=None if follows else 30)
-        path = PODS.path(namespace, pod, "log")
-        async with self._request("get", path, query=query, timeout=timeout) as response:
-            if response.status != 200:
-                raise _refusal(f"get {path}", response.status, await response.text())
-            rest = b""
-            async for chunk in response.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                if len(rest) > MAX_LINE_BYTES:
-                    lines, rest = [*lines, rest], b""
-                for line in lines:
-                    yield line.decode(errors="replace")
-            if rest:
-                yield rest.decode(errors="replace")
-
-    async def text(self, path: str) -> str:
-        """What a GET answers, as text of at most `MAX_TEXT_BYTES`."""
-        async with self._request("get", path) as response:
-            answer = await read_text(response, limit_bytes=MAX_TEXT_BYTES)
-            if response.status != 200:
-                raise _refusal(f"get {path}", response.status, answer)
-            return answer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
     """An API server, and where in it the user is."""
 
-    kube: UserKube
+    kube: Kube
     namespace: str
     context: str | None = None
     """Of the kubeconfig; None in a pod."""
@@ -161,7 +84,8 @@ class Cluster:
 
         pods = await guarded("pods", self.kube.list(PODS, self.namespace, selector=selector))
         deployments = await guarded("deployments", self.kube.list(DEPLOYMENTS, self.namespace, selector=selector))
-        events = await guarded("events", self.kube.warnings(self.namespace))
+        about_pods = "type=Warning,regarding.kind=Pod"
+        events = await guarded("events", self.kube.list(EVENTS, self.namespace, fields=about_pods, limit=MAX_EVENTS))
         return Evidence(
             now=datetime.now(UTC),
             pool=pool,
@@ -180,13 +104,14 @@ async def connect(target: Target, *, environ: Mapping[str, str] = os.environ) ->
     Raises:
         CommandError: no credentials, no answer, or a refusal.
     """
-    configuration, namespace, context = await _configured(target.context, environ)
+    access = await _access(target.context, environ)
+    kube = Kube(access.configuration, field_manager=FIELD_MANAGER)
     try:
-        async with UserKube(configuration) as kube:
-            yield Cluster(kube=kube, namespace=target.namespace or namespace, context=context)
+        async with kube:
+            yield Cluster(kube=kube, namespace=target.namespace or access.namespace, context=access.context)
     except KubeUnreachableError as error:
         raise CommandError(
-            f"the API server {configuration.host} does not answer ({error}): see that the cluster runs and that"
+            f"the API server {kube.server} does not answer ({error}): see that the cluster runs and that"
             " --context is the right one, or say --local for pools of this machine"
         ) from None
     except KubeError as error:
@@ -200,56 +125,18 @@ async def default_namespace(context: str | None, environ: Mapping[str, str] = os
     Raises:
         RefusedError: no cluster is configured, or not rightly.
     """
-    _, namespace, _ = await _configured(context, environ)
-    return namespace
+    return (await _access(context, environ)).namespace
 
 
-def _kubeconfig_fault(error: Exception, environ: Mapping[str, str]) -> str:
-    match error:
-        case kubernetes_config.ConfigException():
-            return str(error)
-        case OSError():
-            return f"{error.filename}: {error.strerror}"
-        case _:
-            # An empty file, a list or a text end in a TypeError of the library's.
-            return f"{environ.get('KUBECONFIG', '~/.kube/config')} is not a kubeconfig: not YAML, or not an object"
-
-
-async def _configured(
-    context: str | None, environ: Mapping[str, str]
-) -> tuple[kubernetes_client.Configuration, str, str | None]:
-    if not has_cluster(environ):
+async def _access(context: str | None, environ: Mapping[str, str]) -> Access:
+    if not is_configured(environ):
         raise RefusedError("no cluster is configured: set $KUBECONFIG, or say --local for pools of this machine")
     try:
-        return await _credentials(context, environ)
-    except (
-        kubernetes_config.ConfigException,
-        OSError,
-        LookupError,
-        AttributeError,
-        TypeError,
-        ValueError,
-        yaml.YAMLError,
-    ) as error:
-        why = _kubeconfig_fault(error, environ)
+        return await load_access(environ, context=context)
+    except CredentialsError as error:
         raise RefusedError(
-            f"no cluster can be asked: {why}; set $KUBECONFIG or --context, or say --local for pools of this machine"
+            f"no cluster can be asked: {error}; set $KUBECONFIG or --context, or say --local for pools of this machine"
         ) from None
-
-
-async def _credentials(
-    context: str | None, environ: Mapping[str, str]
-) -> tuple[kubernetes_client.Configuration, str, str | None]:
-    """The configuration, the namespace that the user is in, and the context, which a pod has none of."""
-    configuration = kubernetes_client.Configuration()
-    if context is None and "KUBECONFIG" not in environ and "KUBERNETES_SERVICE_HOST" in environ:
-        kubernetes_config.load_incluster_config(client_configuration=configuration)
-        return configuration, _ACCOUNT_NAMESPACE.read_text().strip(), None
-    file = environ.get("KUBECONFIG")
-    await load_kubeconfig(configuration, files=file, context=context)
-    contexts, active = kubernetes_config.list_kube_config_contexts(config_file=file)
-    chosen = next((each for each in contexts if each["name"] == context), active)
-    return configuration, chosen["context"].get("namespace") or "default", chosen["name"]
 
 
 def parsed(raw: Object) -> RewardPool:
@@ -286,18 +173,6 @@ def in_words(error: KubeError) -> str:
         f"{forbidden['user']} may not {forbidden['verb']} {forbidden['resource']} {place} (403)."
         f" Kubernetes' role `{role}` allows it: ask an administrator to bind it there"
     )
-
-
-def _refusal(call: str, status: int, text: str) -> KubeError:
-    """The refusal in an answer that is no JSON when all goes well."""
-    try:
-        said: Any = json.loads(text)
-    except ValueError:
-        said = {}
-    if not isinstance(said, dict):
-        said = {}
-    message = said.get("message") or text[:300]
-    return KubeError(call, status=status, reason=said.get("reason", ""), message=message)
 
 
 def operations(before: Mapping[str, Any], after: Mapping[str, Any], *, path: str, keys: Sequence[str]) -> list[Object]:

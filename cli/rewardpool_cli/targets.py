@@ -23,9 +23,9 @@ from rewardpool_api import RewardPool, names
 from rewardpool_cli.errors import CommandError, RefusedError
 from rewardpool_cli.files import folder_of_file, read_pool
 from rewardpool_cli.program import is_plugin
+from rewardpool_kube.configuration import is_configured
 from rewardpool_local.folder import PoolFolder, all_folders, folder_of
 
-_IN_POD: Final = "KUBERNETES_SERVICE_HOST"
 _LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 """What names are made of, by RFC 1123; what a pool may be called beyond that, says the API."""
 
@@ -94,15 +94,8 @@ def locate(
     local = where.local
     if local is None:
         forced = plugin or where.context is not None
-        local = not forced and (_was_started_here(target, environ) or not has_cluster(environ))
+        local = not forced and (_was_started_here(target, environ) or not is_configured(environ))
     return Target(name=short, namespace=target.namespace, context=where.context, is_local=local)
-
-
-def has_cluster(environ: Mapping[str, str]) -> bool:
-    """Whether credentials of a cluster are at hand."""
-    if "KUBECONFIG" in environ:
-        return any(Path(part).exists() for part in environ["KUBECONFIG"].split(os.pathsep) if part)
-    return _IN_POD in environ or (Path.home() / ".kube" / "config").exists()
 
 
 def _was_started_here(target: Target, environ: Mapping[str, str]) -> bool:

@@ -7,7 +7,7 @@ into objects costs more than everything else in a pass of the operator.
 Every call, and what makes calls, raises KubeError where the API server refuses, KubeUnreachableError where it is away.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Final, Self, TypedDict, Unpack
@@ -26,9 +26,10 @@ from rewardpool_kube.answers import (
     invalid_answer,
     watch_event,
 )
-from rewardpool_kube.configuration import proxy_of_environment
+from rewardpool_kube.configuration import Configuration, proxy_of_environment
 from rewardpool_kube.errors import KubeError, KubeUnreachableError, WatchSilentError
-from rewardpool_kube.resources import EVENTS, Object, Resource, Verb
+from rewardpool_kube.resources import EVENTS, PODS, Object, Resource, Verb
+from rewardpool_runtime.bounded import read_text
 
 TIMEOUT = aiohttp.ClientTimeout(total=10, sock_connect=3)
 """Seconds of one call; the API server answers in milliseconds or is in trouble."""
@@ -43,6 +44,12 @@ of the kind has ever changed. Going on from the same version costs one call."""
 LONGEST_LINE: Final = 2**21
 """Bytes of an object in a watch, at most; etcd takes none of more than 1.5 MiB."""
 
+LONGEST_LOG_LINE: Final = 2**18
+"""Bytes; a longer one comes in parts."""
+
+LONGEST_TEXT: Final = 2**24
+"""Bytes; the metrics of a router that saw many workers are some."""
+
 NO_NAMES: Final = frozenset({"", ".", ".."})
 """What no object is called, and what would be another path."""
 
@@ -54,7 +61,7 @@ class _Sent(TypedDict, total=False):
     """What a call sends beside its verb and path."""
 
     query: Mapping[str, str]
-    body: Object
+    body: Object | Sequence[Object]
     content_type: str
 
 
@@ -69,7 +76,7 @@ class Kube:
 
     def __init__(
         self,
-        configuration: kubernetes_client.Configuration,
+        configuration: Configuration,
         *,
         field_manager: str = names.FIELD_MANAGER,
         on_request: Callable[[Verb, int | None], None] = lambda _verb, _status: None,
@@ -100,6 +107,11 @@ class Kube:
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return str(self._configuration.host)
+
     def is_away(self) -> bool:
         """Whether the API server did not answer the last call, a moment ago. After that it is worth another try."""
         return self._unanswered_at is not None and monotonic() - self._unanswered_at < AWAY_SECONDS
@@ -115,9 +127,13 @@ class Kube:
                 return None
             raise
 
-    async def list(self, resource: Resource, namespace: str, *, selector: str) -> list[Object]:
-        """All objects with these labels."""
-        return (await self._list(resource.path(namespace), {"labelSelector": selector})).items
+    async def list(
+        self, resource: Resource, namespace: str, *, selector: str = "", fields: str = "", limit: int | None = None
+    ) -> list[Object]:
+        """Return the objects with these labels and fields, or the first `limit` of them."""
+        query = {"labelSelector": selector, "fieldSelector": fields, "limit": "" if limit is None else str(limit)}
+        given = {name: value for name, value in query.items() if value}
+        return (await self._list(resource.path(namespace), given)).items
 
     async def pages(self, resource: Resource, namespace: str, *, selector: str = "") -> AsyncIterator[Page]:
         """All objects with these labels, page by page; in all namespaces for the namespace "".
@@ -149,15 +165,13 @@ class Kube:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=3, sock_read=SILENCE_SECONDS)
         path = resource.path(namespace)
         async with self._request("watch", path, query=query, timeout=timeout) as response:
-            if response.status != 200:
-                self._answer_of(f"watch {path}", response.status, await response.read())
+            await self._check(f"watch {path}", response)
             async for line in response.content:
                 yield watch_event(f"watch {path}", line)
 
     async def last_warning(self, namespace: str, uid: str) -> str | None:
         """The newest warning event about the object with this uid; None when there is none."""
-        query = {"fieldSelector": f"regarding.uid={uid},type=Warning"}
-        events = (await self._list(EVENTS.path(namespace), query)).items
+        events = await self.list(EVENTS, namespace, fields=f"regarding.uid={uid},type=Warning")
         newest = max(events, key=_time_of, default=None)
         return None if newest is None else f"{newest.get('reason', '')}: {newest.get('note', '')}"
 
@@ -191,15 +205,32 @@ class Kube:
         return status if isinstance(status, dict) else {}
 
     async def merge(
-        self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Object,
+        *,
+        subresource: str = "",
+        is_strict: bool = False,
     ) -> Object:
-        """JSON merge patch: nulls delete, lists are replaced."""
+        """Apply a JSON merge patch: nulls delete, lists are replaced. A strict one with an unknown field is refused."""
         return await self._object(
             "patch",
             resource.path(namespace, name, subresource),
             body=patch,
             content_type="application/merge-patch+json",
-            query={"fieldManager": self._field_manager},
+            query={"fieldManager": self._field_manager} | ({"fieldValidation": "Strict"} if is_strict else {}),
+        )
+
+    async def edit(self, resource: Resource, namespace: str, name: str, operations: Sequence[Object]) -> Object:
+        """Apply a JSON patch, a list of operations; one with an unknown field is refused."""
+        return await self._object(
+            "patch",
+            resource.path(namespace, name),
+            body=operations,
+            content_type="application/json-patch+json",
+            query={"fieldManager": self._field_manager, "fieldValidation": "Strict"},
         )
 
     async def delete(
@@ -237,6 +268,35 @@ class Kube:
             raise invalid_answer(f"get {path}", 200, "it has no list of resources")
         return any(entry.get("name") == resource.plural for entry in entries)
 
+    async def log_lines(
+        self, namespace: str, pod: str, *, query: Mapping[str, str], follows: bool
+    ) -> AsyncIterator[str]:
+        """Return the lines of a container's log; `query` as in the API of pods/log.
+
+        Raises:
+            KubeError: there is no such log.
+            KubeUnreachableError: it broke off.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=3, sock_read=None if follows else 30)
+        path = PODS.path(namespace, pod, "log")
+        async with self._request("get", path, query=query, timeout=timeout) as response:
+            await self._check(f"get {path}", response)
+            rest = b""
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > LONGEST_LOG_LINE:
+                    lines, rest = [*lines, rest], b""
+                for line in lines:
+                    yield line.decode(errors="replace")
+            if rest:
+                yield rest.decode(errors="replace")
+
+    async def text(self, path: str) -> str:
+        """Return what a GET answers, as text of at most `LONGEST_TEXT` bytes."""
+        async with self._request("get", path) as response:
+            await self._check(f"get {path}", response)
+            return await read_text(response, limit_bytes=LONGEST_TEXT)
+
     async def _object(self, verb: Verb, path: str, **sent: Unpack[_Sent]) -> Object:
         """Make a call that is answered with an object, and return that."""
         return checked_object(f"{verb} {path}", await self._call(verb, path, **sent))
@@ -248,6 +308,13 @@ class Kube:
         with api_server_time.calling():
             async with self._request(verb, path, **sent) as response:
                 return self._answer_of(f"{verb} {path}", response.status, await response.read())
+
+    async def _check(self, call: str, response: aiohttp.ClientResponse) -> None:
+        """Raise what a refusal says, of an answer that is not an object when all is well."""
+        if response.status != 200:
+            said = await read_text(response, limit_bytes=LONGEST_TEXT)
+            self._answer_of(call, response.status, said.encode())
+            raise invalid_answer(call, response.status, "its status is not 200")
 
     def _answer_of(self, call: str, status: int, raw: bytes) -> Object:
         """Return the answer's object.

@@ -3,6 +3,10 @@
 from http import HTTPStatus
 
 
+class CredentialsError(RuntimeError):
+    """There are no credentials of a cluster, or they cannot be used."""
+
+
 class KubeError(RuntimeError):
     """The API server refused a call.
 

@@ -21,12 +21,11 @@ from typing import Any, Final, TypeVar, cast
 import aiohttp
 import kopf
 from aiohttp import web
-from kubernetes_asyncio.config import ConfigException
 
 from rewardpool_api import names
 from rewardpool_kube.client import Kube
 from rewardpool_kube.configuration import load_configuration
-from rewardpool_kube.errors import KubeError, KubeUnreachableError
+from rewardpool_kube.errors import CredentialsError, KubeError, KubeUnreachableError
 from rewardpool_kube.resources import POOLS
 from rewardpool_operator import logs
 from rewardpool_operator.kubernetes.cache.reflector import NO_CRD, EtcdRestoredError
@@ -273,7 +272,7 @@ def run(settings: Settings) -> None:
     gc.freeze()
     try:
         asyncio.run(serve(settings))
-    except (ConfigException, KubeError, KubeUnreachableError) as error:
+    except (CredentialsError, KubeError, KubeUnreachableError) as error:
         raise SystemExit(f"no cluster to work on: {error}") from None
     except ExceptionGroup as group:
         restored, others = group.split(EtcdRestoredError)

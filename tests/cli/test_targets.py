@@ -7,6 +7,7 @@ import pytest
 from rewardpool_api import names
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.targets import Where, locate
+from rewardpool_kube import configuration
 
 
 @pytest.fixture
@@ -52,7 +53,9 @@ def test_without_a_cluster_this_machine_is_asked(environ):
     assert locate("elsewhere", Where(), environ=environ, plugin=False).is_local
 
 
-def test_a_pod_is_in_a_cluster(environ):
+def test_a_pod_is_in_a_cluster(environ, tmp_path, monkeypatch):
+    monkeypatch.setattr(configuration, "SERVICE_ACCOUNT", tmp_path)
+    (tmp_path / "token").touch()
     in_pod = {**environ, "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
     assert not locate("elsewhere", Where(), environ=in_pod, plugin=False).is_local
 

@@ -17,7 +17,8 @@ from rewardpool_cli.doctor.finding import Finding, Place, broken
 from rewardpool_cli.doctor.runner import Check, examine
 from rewardpool_cli.errors import FAILED
 from rewardpool_cli.options import AsJson, Context, Local, Namespace
-from rewardpool_cli.targets import Target, Where, has_cluster, locate
+from rewardpool_cli.targets import Target, Where, locate
+from rewardpool_kube.configuration import is_configured
 
 CLUSTER_SECONDS: Final = 12.0
 """For the credentials, then for all calls side by side: five each, and some to spare."""
@@ -70,7 +71,7 @@ def _checks(target: Target, environ: Mapping[str, str]) -> list[Check]:
 
 
 def _cluster_check(target: Target, environ: Mapping[str, str]) -> Check:
-    if not has_cluster(environ):
+    if not is_configured(environ):
         return Check(place="cluster", name="kubeconfig", look=lambda: [NO_CLUSTER], seconds=1.0)
     # Slow to import, so only where there is one to ask; and here, since it is no silence of the API server.
     from rewardpool_cli.doctor.cluster import look

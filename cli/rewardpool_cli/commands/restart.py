@@ -44,5 +44,5 @@ async def _restart(target: Target, *, waits: bool) -> bool:
     async with connect(target) as cluster:
         pool = await cluster.pool(str(target.name))
         patch = {"metadata": {"annotations": {names.ANNOTATION_RESTARTED_AT: rfc3339(datetime.now(UTC))}}}
-        await cluster.kube.patch(POOLS, cluster.namespace, pool.metadata.name, patch)
+        await cluster.kube.merge(POOLS, cluster.namespace, pool.metadata.name, patch, is_strict=True)
         return await follow_replacement(cluster, pool, waits=waits, what="its workers are new ones")

@@ -72,7 +72,7 @@ async def _roll_back(target: Target, to_revision: str | None, *, waits: bool) ->
             raise RefusedError(f"revision {revision} of {pool.key} is not kept any more; there are: {kept}")
         raw = await cluster.kube.get(POOLS, cluster.namespace, pool.metadata.name) or {}
         patch = rollback_patch(raw, revisions[revision])
-        await cluster.kube.patch(POOLS, cluster.namespace, pool.metadata.name, patch)
+        await cluster.kube.edit(POOLS, cluster.namespace, pool.metadata.name, patch)
         screens.err.print(
             f"{pool.key} gets the spec of revision {revision}; where its manifest is kept, change it there too",
             markup=False,

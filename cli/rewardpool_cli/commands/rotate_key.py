@@ -54,7 +54,7 @@ async def _rotate(target: Target, *, waits: bool) -> bool:
         pool = await cluster.pool(str(target.name))
         request = rfc3339(datetime.now(UTC))
         patch = {"metadata": {"annotations": {names.ANNOTATION_ROTATE_KEY: request}}}
-        await cluster.kube.patch(POOLS, cluster.namespace, pool.metadata.name, patch)
+        await cluster.kube.merge(POOLS, cluster.namespace, pool.metadata.name, patch, is_strict=True)
         return await _followed(cluster, pool.metadata.name, request) if waits else True
 
 

@@ -46,7 +46,7 @@ async def _scale_in_cluster(target: Target, replicas: int, *, waits: bool) -> bo
         refuse(pool, replicas)
         name = pool.metadata.name
         patch = {"spec": {"replicas": replicas}}
-        await cluster.kube.patch(POOLS, cluster.namespace, name, patch, subresource="scale")
+        await cluster.kube.merge(POOLS, cluster.namespace, name, patch, subresource="scale", is_strict=True)
         return not waits or await follow(cluster, name, what=f"{replicas} replicas")
 
 

@@ -209,7 +209,7 @@ async def test_credentials_that_ran_out_are_read_anew(
         endpoint = pool.endpoint
         writer = LeaseWriter(endpoint.source, lambda: endpoint)  # type: ignore[arg-type]
         kubeconfig = plane.directory / "changing.kubeconfig"
-        monkeypatch.setattr(endpoint.source, "_kubeconfig", str(kubeconfig))
+        monkeypatch.setattr(endpoint.source, "_environ", {"KUBECONFIG": str(kubeconfig)})
         plane.kubeconfig_for("changing", "a token that ran out")
         with pytest.raises(NotWrittenError, match="does not accept the credentials"):
             await writer.write(Demand(job="grpo-7", phase="Starting"))

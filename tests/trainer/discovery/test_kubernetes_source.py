@@ -19,11 +19,16 @@ from rewardpool_api import RewardPool
 POOL_PATH = "/apis/rewardpool.dev/v1alpha1/namespaces/rl/rewardpools/skywork"
 SECRET_PATH = "/api/v1/namespaces/rl/secrets/skywork-key"
 POOL = {
-    "metadata": {"name": "skywork", "namespace": "rl"},
+    "metadata": {"name": "skywork", "namespace": "rl", "resourceVersion": "7"},
     "spec": {"model": {"source": "hf://org/model"}},
     "status": {"auth": {"secretName": "skywork-key"}},
 }
-SECRET = {"kind": "Secret", "apiVersion": "v1", "data": {"key": base64.b64encode(b"secret-key").decode()}}
+SECRET = {
+    "kind": "Secret",
+    "apiVersion": "v1",
+    "metadata": {"name": "skywork-key", "namespace": "rl", "resourceVersion": "8"},
+    "data": {"key": base64.b64encode(b"secret-key").decode()},
+}
 
 
 class FakeApiServer:
@@ -80,7 +85,8 @@ async def test_a_pool_the_cluster_does_not_have_is_not_here(source: KubernetesSo
 
 
 async def test_the_pools_of_a_namespace_are_listed(cluster: FakeApiServer, source: KubernetesSource) -> None:
-    listed = {"kind": "RewardPoolList", "items": [{"metadata": {"name": "judge"}}, {"metadata": {"name": "a"}}]}
+    items = [{"metadata": {"name": name, "resourceVersion": "7"}} for name in ("judge", "a")]
+    listed = {"kind": "RewardPoolList", "metadata": {"resourceVersion": "9"}, "items": items}
     cluster.answers = {POOL_PATH.rpartition("/")[0]: (200, listed)}
     assert await source.pool_names("rl") == ["rl/a", "rl/judge"]
 

@@ -3,19 +3,24 @@
 Which of them follows from where discovery found the pool. A pool of which only a URL is known has no such place.
 """
 
+import asyncio
 import json
 import os
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.pool_sources import TRAINER_ROLE, ForbiddenError, KubernetesSource, LocalSource
 from rewardpool.errors import PoolAccessError
-from rewardpool_api import names
 from rewardpool_api.demand import LEASE_SECONDS, Demand, dump_demand, lease_manifest, lease_name
+from rewardpool_kube.resources import LEASES
 from rewardpool_runtime.state_files import DEMANDS_DIR
+
+if TYPE_CHECKING:
+    from rewardpool_kube.client import Kube
 
 REQUEST_SECONDS = LEASE_SECONDS / 3
 """For one request to the API server: after that the next renewal is due."""
@@ -81,7 +86,8 @@ class LeaseWriter:
         """Write to the source's cluster; `endpoint` tells which pool that is now, as it may have been made anew."""
         self._source = source
         self._endpoint = endpoint
-        self._api: Any = None
+        self._open = AsyncExitStack()
+        self._kube: Kube | None = None
 
     def __str__(self) -> str:
         return str(self._source)
@@ -111,32 +117,26 @@ class LeaseWriter:
         except PoolAccessError as error:
             await self.close()
             raise NotWrittenError(str(error)) from error
+        except TimeoutError as error:
+            await self.close()
+            problem = f"{self._source}: the API server does not answer within {REQUEST_SECONDS:g} s"
+            raise NotWrittenError(problem) from error
         if applied is None:
             raise NotWrittenError(f"{self._source}: there is no namespace {namespace}")
 
     async def _apply(self, name: str, namespace: str, manifest: dict[str, Any]) -> Any | None:
-        if self._api is None:
-            self._api = await self._source.client()
-        return await self._source.ask(
-            lambda client, api: client.CoordinationV1Api(api).patch_namespaced_lease(
-                name,
-                namespace,
-                manifest,
-                field_manager=names.TRAINER_FIELD_MANAGER,
-                force=True,  # every field of it is the job's own
-                _content_type="application/apply-patch+yaml",
-                _request_timeout=REQUEST_SECONDS,
-            ),
-            f"leases.coordination.k8s.io/{name} in namespace {namespace}",
-            verb="create and patch",
-            api=self._api,
-        )
+        if self._kube is None:
+            self._kube = await self._open.enter_async_context(await self._source.client())
+        what = f"leases.coordination.k8s.io/{name} in namespace {namespace}"
+        async with asyncio.timeout(REQUEST_SECONDS):
+            return await self._source.ask(
+                lambda kube: kube.apply(LEASES, manifest), what, verb="create and patch", kube=self._kube
+            )
 
     async def close(self) -> None:
         """Close the connection."""
-        api, self._api = self._api, None
-        if api is not None:
-            await api.close()
+        self._kube = None
+        await self._open.aclose()
 
 
 def writer_for(endpoint: Callable[[], Endpoint]) -> Writer | None:

@@ -1,42 +1,35 @@
 """The sources a RewardPool object is read from: a cluster's API server, or the state folder of this machine.
 
-Both hand back the same object and, separately, its key. kubernetes_asyncio is imported only when a cluster is asked.
+Both hand back the same object and, separately, its key. `rewardpool_kube.client`, which is slow to import, is imported
+only when a cluster is asked.
 """
 
 import base64
 import binascii
 import json
-import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from rewardpool.errors import PoolAccessError, PoolNotReadyError, PoolNotYetReadyError
 from rewardpool_api import names
-from rewardpool_kube.kubeconfig import load_kubeconfig
+from rewardpool_kube.configuration import is_configured, is_in_pod, kubeconfigs, load_configuration
+from rewardpool_kube.errors import CredentialsError, KubeError, KubeUnreachableError
+from rewardpool_kube.resources import POOLS, SECRETS
 from rewardpool_runtime.own_paths import PathNotOwnError, check_own
 from rewardpool_runtime.state_files import is_supervised, pool_dir, pools_here
 from rewardpool_runtime.trust import verifying_context
 
 if TYPE_CHECKING:
     from rewardpool_api import RewardPool
+    from rewardpool_kube.client import Kube
 
-API_SECONDS = 10.0
-"""For one request to an API server."""
+T = TypeVar("T")
+
 TRAINER_ROLE = "rewardpool-trainer"
 """The name that the Helm chart's roles for training jobs begin with."""
-SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-
-
-def _is_no_answer(record: logging.LogRecord) -> bool:
-    """Whether a record of kubernetes_asyncio's may be logged: at level DEBUG it writes whole answers, Secrets too."""
-    return not str(record.msg).startswith("response body")
-
-
-logging.getLogger("kubernetes_asyncio.client.rest").addFilter(_is_no_answer)
 
 
 class ForbiddenError(PoolAccessError):
@@ -119,28 +112,20 @@ class KubernetesSource:
     """The cluster of $KUBECONFIG, else of the pod this runs in, else of `~/.kube/config`."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._in_pod = "KUBECONFIG" not in environ and SERVICE_ACCOUNT_TOKEN.exists()
-        self._kubeconfig = environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-
-    def _is_configured(self) -> bool:
-        return self._in_pod or any(Path(part).exists() for part in self._kubeconfig.split(os.pathsep) if part)
+        self._environ = environ
 
     def __str__(self) -> str:
-        return "Kubernetes, as this pod's service account" if self._in_pod else f"Kubernetes, by {self._kubeconfig}"
+        if is_in_pod(self._environ):
+            return "Kubernetes, as this pod's service account"
+        return f"Kubernetes, by {kubeconfigs(self._environ)}"
 
     async def read_pool(self, namespace: str, name: str) -> "RewardPool":
         """The object on the API server."""
-        if not self._is_configured():
-            raise PoolNotHere(
-                f"Kubernetes: no cluster is configured (not in a pod, and there is no {self._kubeconfig})"
-            )
+        if not is_configured(self._environ):
+            there_is_no = f"there is no {kubeconfigs(self._environ)}"
+            raise PoolNotHere(f"Kubernetes: no cluster is configured (not in a pod, and {there_is_no})")
         what = f"{names.PLURAL}.{names.GROUP}/{name} in namespace {namespace}"
-        raw = await self._read(
-            lambda client, api: client.CustomObjectsApi(api).get_namespaced_custom_object(
-                names.GROUP, names.VERSION, namespace, names.PLURAL, name, _request_timeout=API_SECONDS
-            ),
-            what,
-        )
+        raw = await self._read(lambda kube: kube.get(POOLS, namespace, name), what)
         if raw is None:
             raise PoolNotHere(f"{self}: no {what}")
         try:
@@ -152,43 +137,32 @@ class KubernetesSource:
 
     async def pool_names(self, namespace: str) -> list[str]:
         """Return the pools of a namespace of the cluster; none where no cluster is configured."""
-        if not self._is_configured():
+        if not is_configured(self._environ):
             return []
-        raw = await self.ask(
-            lambda client, api: client.CustomObjectsApi(api).list_namespaced_custom_object(
-                names.GROUP, names.VERSION, namespace, names.PLURAL, _request_timeout=API_SECONDS
-            ),
-            f"{names.PLURAL}.{names.GROUP} in namespace {namespace}",
-            verb="list",
-        )
-        items = raw.get("items", []) if isinstance(raw, dict) else []
-        return sorted(f"{namespace}/{item['metadata']['name']}" for item in items)
+        what = f"{names.PLURAL}.{names.GROUP} in namespace {namespace}"
+        found = await self.ask(lambda kube: kube.list(POOLS, namespace), what, verb="list")
+        return sorted(f"{namespace}/{pool['metadata']['name']}" for pool in found or [])
 
     async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
         """The keys in the Secret that the status names."""
-        secret = pool.status.auth.secret_name
+        namespace, secret = pool.metadata.namespace, pool.status.auth.secret_name
         if secret is None:
             return ()
-        what = f"secrets/{secret} in namespace {pool.metadata.namespace}"
-        found = await self._read(
-            lambda client, api: client.CoreV1Api(api).read_namespaced_secret(
-                secret, pool.metadata.namespace, _request_timeout=API_SECONDS
-            ),
-            what,
-        )
+        what = f"secrets/{secret} in namespace {namespace}"
+        found = await self._read(lambda kube: kube.get(SECRETS, namespace, secret), what)
         if found is None:
             raise PoolNotYetReadyError(
                 f"RewardPool {pool.key} names {what}, which does not exist; the operator makes it"
             )
-        key, *others = (_entry(found.data, name) for name in names.KEY_NAMES)
+        key, *others = (_entry(found.get("data"), name) for name in names.KEY_NAMES)
         if not key:
             raise PoolNotYetReadyError(
                 f"{what} has no usable entry {names.SECRET_KEY!r}; delete it and the operator makes it anew"
             )
         return key, *filter(None, others)
 
-    async def _read(self, call: Callable[[Any, Any], Awaitable[Any]], what: str) -> Any | None:
-        """What `ask` answers. Raises PoolAccessError, which says what to do about a missing right."""
+    async def _read(self, call: Callable[["Kube"], Awaitable[T]], what: str) -> T | None:
+        """Return what `ask` does. Raises PoolAccessError, which says what to do about a missing right."""
         try:
             return await self.ask(call, what)
         except ForbiddenError as error:
@@ -198,62 +172,53 @@ class KubernetesSource:
                 f"${names.ENV_KEY_FILE} to the key's file, and bind the cluster role {TRAINER_ROLE}"
             ) from error
 
-    async def client(self) -> Any:
-        """A `kubernetes_asyncio.client.ApiClient` with the credentials as they are now, for the caller to close.
+    async def client(self) -> "Kube":
+        """Return a client with the credentials as they are now, for the caller to enter.
 
         Raises PoolAccessError.
         """
-        from kubernetes_asyncio import client, config  # heavy, and not needed by a trainer on one machine
+        from rewardpool_kube.client import Kube  # slow to import, and not needed by a trainer on one machine
 
-        settings = client.Configuration()
         try:
-            if self._in_pod:
-                config.load_incluster_config(client_configuration=settings)
-            else:
-                await load_kubeconfig(settings, files=self._kubeconfig)
-        except (config.ConfigException, OSError) as error:
+            configuration = await load_configuration(self._environ)
+        except CredentialsError as error:
             raise PoolAccessError(f"{self}: the cluster's credentials cannot be used: {error}") from error
-        return client.ApiClient(configuration=settings)
+        return Kube(configuration, field_manager=names.TRAINER_FIELD_MANAGER)
 
     async def ask(
-        self, call: Callable[[Any, Any], Awaitable[Any]], what: str, *, verb: str = "get", api: Any = None
-    ) -> Any | None:
-        """What `call(kubernetes_asyncio.client, api)` answers; None for 404.
+        self, call: Callable[["Kube"], Awaitable[T]], what: str, *, verb: str = "get", kube: "Kube | None" = None
+    ) -> T | None:
+        """Return what the call is answered; None for 404.
 
         Args:
             call: Makes one request.
             what: Is asked for, for messages.
             verb: What is done to it, for messages.
-            api: What `client` returned, to be used again; by default one for this request alone.
+            kube: What `client` returned, entered, to be used again; by default one for this request alone.
 
         Raises:
             ForbiddenError: The cluster does not allow it.
             PoolAccessError: There is no answer for another reason.
         """
-        if api is None:
+        if kube is None:
             async with await self.client() as own:
-                return await self.ask(call, what, verb=verb, api=own)
-        import aiohttp  # as heavy
-        from kubernetes_asyncio import client
-
+                return await self.ask(call, what, verb=verb, kube=own)
         try:
-            return await call(client, api)
-        except client.ApiException as error:
+            return await call(kube)
+        except KubeError as error:
             if error.status == 404:
                 return None
             raise self._refusal(error, verb, what) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            reason = str(error) or type(error).__name__
-            host = api.configuration.host
-            raise SourceUnavailableError(f"{self}: the API server {host} does not answer: {reason}") from error
+        except KubeUnreachableError as error:
+            raise SourceUnavailableError(f"{self}: the API server {kube.server} does not answer: {error}") from error
 
-    def _refusal(self, error: Any, verb: str, what: str) -> PoolAccessError:
+    def _refusal(self, error: KubeError, verb: str, what: str) -> PoolAccessError:
         if error.status == 401:
             return PoolAccessError(f"{self}: the API server does not accept the credentials (401); renew them")
         if error.status == 403:
             return ForbiddenError(f"{self}: no right to {verb} {what} (403)")
         kind = SourceUnavailableError if error.status == 429 or error.status >= 500 else PoolAccessError
-        return kind(f"{self}: to {verb} {what} failed with HTTP {error.status} {error.reason}")
+        return kind(f"{self}: to {verb} {what} failed with HTTP {error.status}: {error}")
 
 
 def read_key_files(path: Path) -> tuple[str, ...]:

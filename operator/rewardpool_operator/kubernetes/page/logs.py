@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
 import aiohttp
-from kubernetes_asyncio import client as kubernetes_client
 
-from rewardpool_kube.configuration import proxy_of_environment
+from rewardpool_kube.configuration import Configuration, proxy_of_environment
 from rewardpool_kube.resources import PODS
 from rewardpool_page.source import MAX_LOG_BYTES, LogNotFoundError
 from rewardpool_runtime.bounded import AnswerTooLargeError, read_text
@@ -36,7 +35,7 @@ class PodLogs:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, configuration: kubernetes_client.Configuration) -> AsyncIterator[Self]:
+    async def open(cls, configuration: Configuration) -> AsyncIterator[Self]:
         """With connections of its own."""
         host = configuration.host
         connector = aiohttp.TCPConnector(ssl=_trust(configuration), limit=8)
@@ -70,7 +69,7 @@ class PodLogs:
         return text.decode(errors="replace")
 
 
-def _trust(configuration: kubernetes_client.Configuration) -> ssl.SSLContext:
+def _trust(configuration: Configuration) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if not configuration.verify_ssl:
         context.check_hostname = False

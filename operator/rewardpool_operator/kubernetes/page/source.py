@@ -10,10 +10,10 @@ from functools import partial
 from typing import Final, Self
 
 import aiohttp
-from kubernetes_asyncio import client as kubernetes_client
 
 from rewardpool_api import RewardPool, names
 from rewardpool_kube.client import Kube
+from rewardpool_kube.configuration import Configuration
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_kube.resources import SECRETS, Object
 from rewardpool_operator.kubernetes import pods
@@ -83,7 +83,7 @@ class ClusterSource:
         cls,
         store: Store,
         kube: Kube,
-        configuration: kubernetes_client.Configuration,
+        configuration: Configuration,
         *,
         is_being_listed: Callable[[str], bool],
         namespaces: Sequence[str],
