@@ -13,7 +13,6 @@ from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.reasons import NOTHING_WANTED
 from rewardpool_api.status import DemandStatus, ScalingDecision
 from rewardpool_cli.screens import PHASE_STYLES, wanted_replicas
-from rewardpool_control.times import from_rfc3339
 
 DEMAND_STYLES = {"Live": "green", "Lapsed": "yellow", "Ignored": "red"}
 GOOD_WHEN_FALSE = frozenset({"Progressing", "Degraded"})
@@ -132,7 +131,7 @@ def next_burst(demand: DemandStatus, now: datetime) -> str:
         return "now"
     if demand.next_burst is None:
         return "not known"
-    seconds = (from_rfc3339(demand.next_burst) - now).total_seconds()
+    seconds = (demand.next_burst - now).total_seconds()
     return (
         f"in {short_time(seconds)}" if seconds >= 1 else f"due for {short_time(-seconds)}" if seconds <= -1 else "now"
     )
@@ -146,7 +145,7 @@ def history_table(history: Sequence[ScalingDecision], now: datetime) -> Table:
     table.add_column("why", overflow="fold")
     earlier: list[int | None] = [None, *(change.replicas for change in history)]
     for before, change in reversed(list(zip(earlier, history, strict=False))):
-        ago = (now - from_rfc3339(change.time)).total_seconds()
+        ago = (now - change.time).total_seconds()
         size = str(change.replicas) if before is None else f"{before} → {change.replicas}"
         table.add_row(f"{short_time(max(0.0, ago))} ago", size, change.limit or "", Text(change.reason))
     return table

@@ -7,7 +7,6 @@ volatile_status      how soon a status that a decision made is to be written
 golden_set           texts that tell whether two revisions score alike
 announcements        what training jobs announced, made fit to count
 start_times, throughput   how long workers take to start, and what each does while it is busy
-times                RFC 3339
 
 The operator carries plans out with objects of Kubernetes, `rewardpool_local` with processes of one machine, and the
 simulator asks the autoscaler alone. Nothing here has a clock, a client or a thread: what is known now is an argument.

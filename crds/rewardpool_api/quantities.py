@@ -1,8 +1,11 @@
 """Field types that several parts of the API have."""
 
+from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from rewardpool_api.times import read_time, rfc3339
 
 ShortText = Annotated[str, Field(min_length=1, max_length=253)]
 """A name, and nothing longer."""
@@ -25,5 +28,10 @@ MeasuredRate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE)]
 MAX_DURATION = 1e12
 Duration = Annotated[float, Field(ge=0, le=MAX_DURATION)]
 """Seconds that were measured."""
-Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-"""RFC 3339 time."""
+Time = Annotated[
+    datetime,
+    BeforeValidator(read_time),
+    PlainSerializer(rfc3339, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""RFC 3339 time in a manifest or status; in memory a time with its zone."""

@@ -16,7 +16,7 @@ from faults.manifests import chart_values
 from faults.stage import Stage
 from faults.tally import TrafficLog, count
 from faults.traffic import ENDED
-from rewardpool_control.times import from_rfc3339
+from rewardpool_api.times import from_rfc3339
 from scene import Scene, StoryError
 
 SHARED_SECONDS = 300.0

@@ -21,7 +21,7 @@ import psutil
 
 from rewardpool_api import RewardPool, RewardPoolStatus, dump_manifest, names
 from rewardpool_api.reasons import NEVER_STARTS, NOTHING_WANTED, ConditionReason
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 from rewardpool_local.folder import STARTING, PoolFolder, annotated, asked_for, folder_of, stopped
 from rewardpool_local.function_code import FunctionCode
 from rewardpool_local.gpus import VISIBLE

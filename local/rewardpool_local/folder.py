@@ -33,7 +33,6 @@ from pydantic import ValidationError
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifest, names
 from rewardpool_api.status import ConditionType
-from rewardpool_control.times import rfc3339
 from rewardpool_local.code_copies import CodeCopies
 from rewardpool_runtime.file_lock import lock_within
 from rewardpool_runtime.own_paths import check_own
@@ -255,7 +254,7 @@ def all_folders(environ: Mapping[str, str]) -> list[PoolFolder]:
 
 def stopped(pool: RewardPool, *, reason: str, message: str) -> RewardPool:
     """The object without processes: no URL, nobody serving, and the reason why."""
-    now = rfc3339(datetime.now(UTC))
+    now = datetime.now(UTC)
     status = pool.status
     kept = [condition for condition in status.conditions if condition.type == "Degraded"]
     kinds: tuple[ConditionType, ...] = ("Ready", "Serving")

@@ -26,7 +26,6 @@ from rewardpool_control.plan import Plan
 from rewardpool_control.snapshot import Snapshot
 from rewardpool_control.start_times import StartTimes
 from rewardpool_control.throughput import Throughputs
-from rewardpool_control.times import rfc3339
 from rewardpool_local import holders
 from rewardpool_local.demand_files import DemandFiles
 from rewardpool_local.fleet import Fleet
@@ -243,7 +242,7 @@ class Supervisor:
             status="True",
             reason=ConditionReason.RECONCILE_FAILED,
             message=message[:MAX_MESSAGE],
-            last_transition_time=before.last_transition_time if before and lasts else rfc3339(datetime.now(UTC)),
+            last_transition_time=before.last_transition_time if before and lasts else datetime.now(UTC),
             observed_generation=self._pool.metadata.generation,
         )
         others = [condition for condition in status.conditions if condition.type != "Degraded"]

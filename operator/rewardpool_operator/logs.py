@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 
 LogFormat = Literal["text", "json"]
 

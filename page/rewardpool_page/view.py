@@ -6,7 +6,6 @@ draws it. Times are RFC 3339 as the status has them, or Unix seconds, and the br
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final, Literal
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus
@@ -245,21 +244,15 @@ def desired_of(status: RewardPoolStatus) -> int:
 def desired_steps(history: Sequence[ScalingDecision], samples: Sequence[Sample]) -> list[tuple[float, int]]:
     """The desired size over time: as the status remembers it before the first sample, then as it was sampled."""
     first = samples[0].at if samples else float("inf")
-    steps = [(unix(one.time), one.replicas) for one in history if unix(one.time) < first]
+    decided = [(one.time.timestamp(), one.replicas) for one in history]
+    steps = [(at, replicas) for at, replicas in decided if at < first]
     for sample in samples:
         if not steps or steps[-1][1] != sample.desired:
             # A decision is dated to the moment, a sample is not.
-            dated = [
-                unix(one.time) for one in history if one.replicas == sample.desired and unix(one.time) <= sample.at
-            ]
+            dated = [at for at, replicas in decided if replicas == sample.desired and at <= sample.at]
             after = steps[-1][0] if steps else 0.0
             steps.append((max((at for at in dated if at > after), default=sample.at), sample.desired))
     return steps
-
-
-def unix(time: str) -> float:
-    """Unix seconds of an RFC 3339 time."""
-    return datetime.fromisoformat(time).timestamp()
 
 
 def _headline(status: RewardPoolStatus) -> str:
@@ -281,7 +274,7 @@ def _sizing(pool: RewardPool) -> Sizing | None:
         policies=tuple(policy.type for policy in spec.combined) if spec else (),
         service_rate=scaling.service_rate.per_replica if scaling.service_rate else None,
         start_seconds=max((start.seconds for start in scaling.starts), default=None),
-        idle_since=unix(scaling.idle_since) if scaling.idle_since else None,
+        idle_since=scaling.idle_since.timestamp() if scaling.idle_since else None,
     )
 
 
@@ -292,7 +285,7 @@ def _job(demand: DemandStatus) -> Job:
         tone="busy" if demand.stalled and demand.state == "Live" else _DEMANDS[demand.state],
         phase=demand.phase or "",
         samples=demand.samples,
-        next_burst=unix(demand.next_burst) if demand.next_burst and demand.state == "Live" else None,
+        next_burst=demand.next_burst.timestamp() if demand.next_burst and demand.state == "Live" else None,
         replicas=demand.replicas,
         stalled=demand.stalled,
         message=demand.message,
@@ -329,7 +322,7 @@ def _fact(condition: Condition) -> Fact:
         reason=condition.reason,
         message=_cut(condition.message),
         tone=_tone(condition),
-        since=unix(condition.last_transition_time),
+        since=condition.last_transition_time.timestamp(),
     )
 
 
@@ -354,11 +347,11 @@ def _changes(status: RewardPoolStatus) -> Iterator[Change]:
     for decision in scaling.history if scaling else ():
         what = f"{decision.replicas} replicas" if before is None else f"{before} → {decision.replicas} replicas"
         tone: Tone = "good" if before is None or decision.replicas > before else "idle"
-        yield Change(at=unix(decision.time), what=what, why=_cut(decision.reason), tone=tone)
+        yield Change(at=decision.time.timestamp(), what=what, why=_cut(decision.reason), tone=tone)
         before = decision.replicas
     for condition in status.conditions:
         yield Change(
-            at=unix(condition.last_transition_time),
+            at=condition.last_transition_time.timestamp(),
             what=f"{condition.type} is {condition.status}",
             why=f"{condition.reason}: {_cut(condition.message)}" if condition.message else condition.reason,
             tone=_tone(condition),
@@ -366,7 +359,7 @@ def _changes(status: RewardPoolStatus) -> Iterator[Change]:
     failed = status.rollout.failed if status.rollout else None
     if failed is not None:
         what = f"revision {failed.revision} failed"
-        yield Change(at=unix(failed.time), what=what, why=f"{failed.reason}: {_cut(failed.message)}", tone="bad")
+        yield Change(at=failed.time.timestamp(), what=what, why=f"{failed.reason}: {_cut(failed.message)}", tone="bad")
 
 
 def _phase_tone(worker: Worker) -> Tone:

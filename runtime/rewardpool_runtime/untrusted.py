@@ -2,7 +2,7 @@
 
 Pods' last words, events, annotations, Leases, statuses, routers' and workers' answers: whoever may run a container or
 write an annotation may say anything in them. Text becomes bounded, printable and valid Unicode; a count becomes a count
-or None. (Times: `rewardpool_control.times.time_of`.)
+or None. (Times: `rewardpool_api.times.time_of`.)
 """
 
 from collections.abc import Iterable, Iterator

@@ -19,7 +19,6 @@ from rewardpool_api import RewardPool, RewardPoolStatus
 from rewardpool_api.demand import LEASE_SECONDS, MAX_SAMPLES, MAX_SECONDS, Demand
 from rewardpool_api.status import DemandStatus
 from rewardpool_control.autoscaler.starts import UNKNOWN_SECONDS
-from rewardpool_control.times import from_rfc3339
 from rewardpool_simulator import trace
 from rewardpool_simulator.trace import Arrivals, Duration, FleetSpec, PolicyFigures, RecordedDemand, Trace, TraceError
 
@@ -146,7 +145,7 @@ def _demand(status: DemandStatus, now: datetime) -> Demand | None:
         return None
     starts_in = None
     if status.next_burst is not None and status.phase != "Rollout":
-        starts_in = min(MAX_SECONDS, max(0.0, (from_rfc3339(status.next_burst) - now).total_seconds()))
+        starts_in = min(MAX_SECONDS, max(0.0, (status.next_burst - now).total_seconds()))
     samples = None if status.samples is None else min(status.samples, MAX_SAMPLES)
     return Demand.model_validate(
         {

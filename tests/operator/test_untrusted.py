@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_api import Condition, RewardPoolStatus
-from rewardpool_control.times import time_of
+from rewardpool_api.times import time_of
 from rewardpool_operator.left_out import readable, with_sane_status
 from rewardpool_operator.metrics import METRICS
 from rewardpool_runtime.untrusted import count_of, printable, without_secrets

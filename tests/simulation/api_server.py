@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from rewardpool_api import names
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 
 Object = dict[str, Any]
 

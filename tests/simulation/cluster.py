@@ -18,7 +18,7 @@ from simulation.network import Network
 from simulation.programs import ROUTER_CHECK_SECONDS, Router, Worker
 
 from rewardpool_api import names
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 
 GPU: Final = "nvidia.com/gpu"
 LOST_SECONDS: Final = 40.0

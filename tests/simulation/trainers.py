@@ -11,7 +11,7 @@ from simulation.programs import Sample, Worker
 
 from rewardpool_api import names
 from rewardpool_api.demand import Demand, Phase, lease_manifest, lease_name
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 
 MOST_IN_FLIGHT: Final = 24
 PAUSE_SECONDS: Final = (1.0, 3.0)

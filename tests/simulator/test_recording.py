@@ -6,7 +6,7 @@ import pytest
 from support.decide_builders import a_pool
 
 from rewardpool_api import RewardPoolStatus
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 from rewardpool_simulator.policies import always_on, factories_for
 from rewardpool_simulator.recording import StatusSnapshot, trace_from
 from rewardpool_simulator.run import simulate

@@ -5,11 +5,11 @@ import os
 from datetime import UTC, datetime
 
 from rewardpool_api import names
+from rewardpool_api.times import rfc3339
 from rewardpool_cli.errors import exit_unless
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
 from rewardpool_cli.progress import follow_change
 from rewardpool_cli.targets import Target, Where, locate, pool_here
-from rewardpool_control.times import rfc3339
 from rewardpool_local import commands
 
 

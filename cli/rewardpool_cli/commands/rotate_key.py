@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from rewardpool_api import RewardPool, names
+from rewardpool_api.times import rfc3339
 from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
 from rewardpool_cli.program import program
 from rewardpool_cli.targets import Target, Where, locate, pool_here
-from rewardpool_control.times import rfc3339
 
 if TYPE_CHECKING:
     from rewardpool_cli.cluster import Cluster

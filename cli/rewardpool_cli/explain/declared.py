@@ -5,6 +5,7 @@ from typing import Final
 from rewardpool_api import Condition, names
 from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
 from rewardpool_api.status import NEVER_OBSERVED, FailedRollout, RolloutStatus
+from rewardpool_api.times import from_rfc3339
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation
 from rewardpool_cli.explain.pods import CAUSE_OF_REASON, meaning_of
 
@@ -62,7 +63,8 @@ def _unseen(evidence: Evidence) -> list[Explanation]:
     metadata, status = evidence.pool.metadata, evidence.pool.status
     if status.observed_generation == metadata.generation:
         return []
-    age = evidence.seconds_since(metadata.creation_timestamp) or 0
+    created = metadata.creation_timestamp
+    age = evidence.seconds_since(from_rfc3339(created) if created else None) or 0
     never = status.observed_generation == NEVER_OBSERVED
     young = never and age < SEEN_WITHIN_SECONDS
     what = f"No operator has looked at the pool since it was made {age} s ago"

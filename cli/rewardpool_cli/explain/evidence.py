@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Literal
 
 from rewardpool_api import RewardPool, names
-from rewardpool_control.times import from_rfc3339
 from rewardpool_operator.kubernetes.pods import is_managed, is_over
 
 Object = dict[str, Any]
@@ -121,16 +120,15 @@ class Evidence:
             return f"merge {merged} into the manifest, then {self.program} up -f MANIFEST"
         return f"kubectl patch rewardpool {metadata.name} -n {metadata.namespace} --type merge -p '{merged}'"
 
-    def in_words(self, time: str) -> str:
-        """An RFC 3339 time as one that lies ahead or behind, such as `in 40 s, at 12:10:40 UTC`."""
-        at = from_rfc3339(time)
+    def in_words(self, at: datetime) -> str:
+        """A time as one that lies ahead or behind, such as `in 40 s, at 12:10:40 UTC`."""
         seconds = round((at - self.now).total_seconds())
-        clock = f"at {at:%H:%M:%S} UTC"
+        clock = f"at {at.astimezone(UTC):%H:%M:%S} UTC"
         return f"{clock}, {duration(-seconds)} ago" if seconds < 0 else f"in {duration(seconds)}, {clock}"
 
-    def seconds_since(self, time: str | None) -> int | None:
-        """Whole seconds since an RFC 3339 time."""
-        return None if time is None else int((self.now - from_rfc3339(time)).total_seconds())
+    def seconds_since(self, time: datetime | None) -> int | None:
+        """Return whole seconds since a time."""
+        return None if time is None else int((self.now - time).total_seconds())
 
 
 def duration(seconds: float) -> str:

@@ -5,7 +5,6 @@ from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.status import DemandStatus, ScalingStatus
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, counted, duration
 from rewardpool_control.autoscaler import bursts, starts
-from rewardpool_control.times import rfc3339
 
 
 def foresight_explanations(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> list[Explanation]:
@@ -89,7 +88,7 @@ def _beat(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> 
     worth = counted(expected.replicas, "replica")
     what = (
         f"No training job announces a burst, but they come about every {duration(expected.every_seconds)}: the next"
-        f" one, worth {worth}, is expected {evidence.in_words(rfc3339(expected.begins))}"
+        f" one, worth {worth}, is expected {evidence.in_words(expected.begins)}"
     )
     return Explanation(cause=Cause.NEXT_BURST, kind="note", what=what, next=steps)
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from rewardpool_api import names
 from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
+from rewardpool_api.times import from_rfc3339
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, Object
 from rewardpool_control.decide.model_status import in_words
-from rewardpool_control.times import from_rfc3339
 from rewardpool_operator.kubernetes.containers import is_download
 from rewardpool_operator.kubernetes.pods import failure_of, is_deleting, is_lost, is_stuck_before_start
 

@@ -8,7 +8,6 @@ from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import ScalingStatus
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, counted, duration
 from rewardpool_cli.explain.foresight import foresight_explanations
-from rewardpool_control.times import from_rfc3339
 
 MOST_REPLICAS: Final = 10_000
 """That spec.autoscaling.maxReplicas may be."""
@@ -208,7 +207,7 @@ def _step_in_words(step: StepSpec | None) -> str:
 
 def _window(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
     seconds = spec.scale_down.stabilization_window_seconds
-    ends = [from_rfc3339(entry.time) for entry in scaling.window[:-1] if entry.replicas >= scaling.desired]
+    ends = [entry.time for entry in scaling.window[:-1] if entry.replicas >= scaling.desired]
     rest = (max(ends) + timedelta(seconds=seconds) - evidence.now).total_seconds() if ends else 0
     until = f", for {duration(rest)} more" if rest > 0 else ""
     return Explanation(

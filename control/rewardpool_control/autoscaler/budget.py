@@ -26,7 +26,6 @@ from typing import Final
 from rewardpool_api.autoscaling import AutoscalingSpec, BudgetSpec
 from rewardpool_api.status import DemandStatus, LoadStatus, ScalingDecision, ScalingStatus
 from rewardpool_control.autoscaler.signals import Claim, Signals
-from rewardpool_control.times import from_rfc3339
 
 YIELD_SECONDS: Final = 60.0
 """About what a start takes: taken back sooner, a replica would have started for nothing."""
@@ -138,7 +137,7 @@ def has_yielded(history: Sequence[ScalingDecision], *, now: datetime) -> bool:
     """Whether a budget took replicas from the pool within the last `YIELD_SECONDS`."""
     since = now - timedelta(seconds=YIELD_SECONDS)
     return any(
-        change.limit == "Budget" and change.replicas < before.replicas and from_rfc3339(change.time) > since
+        change.limit == "Budget" and change.replicas < before.replicas and change.time > since
         for before, change in pairwise(history)
     )
 

@@ -14,7 +14,6 @@ from statistics import median, median_high
 from typing import Final
 
 from rewardpool_api.status import Burst
-from rewardpool_control.times import from_rfc3339, rfc3339
 
 MAX_BURSTS: Final = 16
 """Bursts in the status."""
@@ -66,19 +65,19 @@ def learned(
     if jobs and set(jobs) != set(whose):
         # What several jobs take together is another thing than what one takes.
         return _begun(_ended(known, now), height, jobs, now)
-    is_settled = now - from_rfc3339(last.begun) >= timedelta(seconds=height.settled_seconds)
+    is_settled = now - last.begun >= timedelta(seconds=height.settled_seconds)
     worth = max(last.replicas, height.to_answer, height.to_keep_up if is_settled else 0)
     return [*known[:-1], last.model_copy(update={"ended": None, "replicas": worth, "jobs": whose})]
 
 
 def _begun(known: Sequence[Burst], height: Height, jobs: Collection[str], now: datetime) -> list[Burst]:
-    return [*known, Burst(begun=rfc3339(now), replicas=height.to_answer, jobs=sorted(jobs))][-MAX_BURSTS:]
+    return [*known, Burst(begun=now, replicas=height.to_answer, jobs=sorted(jobs))][-MAX_BURSTS:]
 
 
 def _ended(known: Sequence[Burst], now: datetime) -> list[Burst]:
     if not known or known[-1].ended is not None:
         return list(known)
-    return [*known[:-1], known[-1].model_copy(update={"ended": rfc3339(now)})]
+    return [*known[:-1], known[-1].model_copy(update={"ended": now})]
 
 
 def expected(known: Sequence[Burst], *, now: datetime) -> Expected | None:
@@ -86,7 +85,7 @@ def expected(known: Sequence[Burst], *, now: datetime) -> Expected | None:
     newest = [burst for burst in known if not burst.jobs][-LOOKED_AT:]
     if not newest or not _is_over(known[-1], now):
         return None
-    begun = [from_rfc3339(burst.begun) for burst in newest]
+    begun = [burst.begun for burst in newest]
     distances = [(later - before).total_seconds() for before, later in pairwise(begun)]
     if len(distances) < 2:
         return None
@@ -109,4 +108,4 @@ def usual_worth(known: Sequence[Burst], jobs: Collection[str]) -> int:
 
 
 def _is_over(burst: Burst, now: datetime) -> bool:
-    return burst.ended is not None and now - from_rfc3339(burst.ended) >= timedelta(seconds=PAUSE_SECONDS)
+    return burst.ended is not None and now - burst.ended >= timedelta(seconds=PAUSE_SECONDS)

@@ -29,7 +29,6 @@ from rewardpool_control.autoscaler.ask import Ask
 from rewardpool_control.autoscaler.bursts import PAUSE_SECONDS, Expected, usual_worth
 from rewardpool_control.autoscaler.service_rate import ServiceRate
 from rewardpool_control.autoscaler.signals import Announcement
-from rewardpool_control.times import rfc3339
 
 SHOWN: Final = 32
 """Jobs in the status."""
@@ -157,7 +156,7 @@ def _status(announcement: Announcement, *, now: datetime, message: str = "") -> 
         state="Live",
         phase=demand.phase,
         samples=demand.samples,
-        next_burst=None if begins is None or demand.phase == "Rollout" else rfc3339(begins.replace(microsecond=0)),
+        next_burst=None if begins is None or demand.phase == "Rollout" else begins.replace(microsecond=0),
         stalled=demand.stalled,
         message=message[:MAX_PROBLEM],
     )

@@ -13,7 +13,6 @@ from typing import Final
 from rewardpool_api.autoscaling import AutoscalingSpec, StepSpec
 from rewardpool_api.status import DesiredAt, ScalingDecision
 from rewardpool_control.autoscaler.ask import Ask
-from rewardpool_control.times import from_rfc3339, rfc3339
 
 MAX_WINDOW: Final = 64
 """Entries the status holds."""
@@ -41,10 +40,10 @@ def window(previous: Sequence[DesiredAt], wanted: int, *, now: datetime, seconds
         ended, present = previous[:-1], previous[-1]
     else:
         # What was wanted until now is dated by its end.
-        ended = [*previous[:-1], *(DesiredAt(time=rfc3339(now), replicas=entry.replicas) for entry in previous[-1:])]
-        present = DesiredAt(time=rfc3339(now), replicas=wanted)
+        ended = [*previous[:-1], *(DesiredAt(time=now, replicas=entry.replicas) for entry in previous[-1:])]
+        present = DesiredAt(time=now, replicas=wanted)
     oldest = now - timedelta(seconds=seconds)
-    fresh = [entry for entry in ended if entry.replicas > wanted and from_rfc3339(entry.time) > oldest]
+    fresh = [entry for entry in ended if entry.replicas > wanted and entry.time > oldest]
     falling: list[DesiredAt] = []
     for entry in reversed(fresh):
         if not falling or entry.replicas > falling[-1].replicas:
@@ -80,6 +79,6 @@ def _sizes_within(step: StepSpec, current: int, history: Sequence[ScalingDecisio
     sizes = [current]
     for change in reversed(history):
         sizes.append(change.replicas)
-        if from_rfc3339(change.time) <= begun:
+        if change.time <= begun:
             break
     return sizes

@@ -22,13 +22,13 @@ from typing import Final
 
 from rewardpool_api.autoscaling import AutoscalingSpec, DemandPolicy
 from rewardpool_api.status import DemandStatus, DesiredAt, Limit, ScalingDecision, ScalingStatus
+from rewardpool_api.times import rfc3339
 from rewardpool_control.autoscaler import budget, bursts, demand, drain_time, limits, queue_depth, service_rate, starts
 from rewardpool_control.autoscaler.ask import Ask
 from rewardpool_control.autoscaler.bursts import PAUSE_SECONDS
 from rewardpool_control.autoscaler.demand import Fleet, Plans
 from rewardpool_control.autoscaler.service_rate import ServiceRate
 from rewardpool_control.autoscaler.signals import Signals, in_samples, samples_per_request
-from rewardpool_control.times import from_rfc3339, rfc3339
 
 HISTORY: Final = 10
 """Changes kept in the status."""
@@ -76,7 +76,7 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
 
 def with_change(history: Sequence[ScalingDecision], decided: ScalingStatus, now: datetime) -> list[ScalingDecision]:
     """The history with one change more."""
-    change = ScalingDecision(time=rfc3339(now), replicas=decided.desired, reason=decided.reason, limit=decided.limit)
+    change = ScalingDecision(time=now, replicas=decided.desired, reason=decided.reason, limit=decided.limit)
     return [*history, change][-HISTORY:]
 
 
@@ -88,7 +88,7 @@ class _Sized:
     recommended: int
     reason: str
     limit: Limit | None = None
-    idle_since: str | None = None
+    idle_since: datetime | None = None
     window: list[DesiredAt]
 
     def limited_to(self, replicas: int, limit: Limit, why: str) -> "_Sized":
@@ -113,8 +113,8 @@ class _Case:
     plans: Plans
     """What is to come."""
 
-    def seconds_since(self, time: str) -> float:
-        return (self.signals.now - from_rfc3339(time)).total_seconds()
+    def seconds_since(self, time: datetime) -> float:
+        return (self.signals.now - time).total_seconds()
 
     def is_near(self, ask: Ask) -> bool:
         """Step 3. The band is for requests, which come and go; what is announced is known, and had in full."""
@@ -148,7 +148,7 @@ class _Case:
         is_gap = False
         if for_requests.exact == 0:
             was_idle = None if self.signals.answered else self.memory.idle_since
-            idle_since = was_idle or rfc3339(self.signals.now)
+            idle_since = was_idle or self.signals.now
             sized = replace(sized, idle_since=idle_since)
             idle_seconds = self.seconds_since(idle_since)
             # A gap in which there are requests is none.
@@ -156,7 +156,7 @@ class _Case:
             if sized.replicas == 0 and scaling.min_replicas == 0 and not is_gap:
                 if idle_seconds >= scaling.cooldown_seconds:
                     return replace(sized, reason=f"no request for {scaling.cooldown_seconds} s")
-                why = f"none since {sized.idle_since}, and to zero after {scaling.cooldown_seconds} s"
+                why = f"none since {rfc3339(idle_since)}, and to zero after {scaling.cooldown_seconds} s"
                 sized = sized.limited_to(min(1, self.current), "CooldownSeconds", why)
         # A window that is passed over is kept up nevertheless: the next pass may need it.
         sized = replace(sized, window=self.window(sized.replicas))
@@ -245,7 +245,7 @@ def _with_unannounced(case: _Case, *, has_requests: bool) -> ScalingStatus:
     For so long after its last request a client that announces nothing counts as one that lives. Figures come late, so
     the requests of the first `PAUSE_SECONDS` after a burst may still be its own.
     """
-    now, unannounced = rfc3339(case.signals.now), case.memory.unannounced
+    now, unannounced = case.signals.now, case.memory.unannounced
     counted = max(case.scaling.scale_down.stabilization_window_seconds, case.scaling.cooldown_seconds)
     quiet_since = (case.memory.quiet_since or now) if case.plans.is_quiet else None
     if unannounced is not None and case.seconds_since(unannounced) >= counted:

@@ -20,7 +20,6 @@ from rewardpool_api.autoscaling import ServiceRateSpec
 from rewardpool_api.quantities import MAX_RATE, MIN_RATE
 from rewardpool_api.status import BusyRate, ServiceRateStatus
 from rewardpool_control.autoscaler.signals import Throughput
-from rewardpool_control.times import from_rfc3339, rfc3339
 
 MAX_MEASUREMENTS: Final = 16
 """Measurements in the status."""
@@ -36,7 +35,7 @@ def learned(
     known: ServiceRateStatus | None, seen: Sequence[Throughput], *, spec: ServiceRateSpec, now: datetime
 ) -> ServiceRateStatus | None:
     """What is known after one more look; None while nothing is."""
-    if known is not None and (now - from_rfc3339(known.time)).total_seconds() < APART_SECONDS:
+    if known is not None and (now - known.time).total_seconds() < APART_SECONDS:
         return known
     sane = [one for one in seen if MIN_RATE <= one.rate <= MAX_RATE]
     telling = [one for one in sane if known is None or _is_full(one, known)]
@@ -49,7 +48,7 @@ def learned(
         return _with(known, newest, enough=enough, spec=spec, now=now)
     if known is None or enough == known.in_flight:
         return known
-    return known.model_copy(update={"in_flight": enough, "time": rfc3339(now)})
+    return known.model_copy(update={"in_flight": enough, "time": now})
 
 
 def _with(
@@ -62,7 +61,7 @@ def _with(
     if known is None or enough is None or len(full) < len(before):
         # What was enough for a lower rate need not be for this one.
         enough = min(one.in_flight for one in measured if one.rate >= ALIKE * rate)
-    return ServiceRateStatus(per_replica=rate, in_flight=enough, measured=measured, time=rfc3339(now))
+    return ServiceRateStatus(per_replica=rate, in_flight=enough, measured=measured, time=now)
 
 
 def _is_full(one: Throughput, known: ServiceRateStatus) -> bool:

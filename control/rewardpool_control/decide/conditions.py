@@ -22,7 +22,6 @@ from rewardpool_control.decide.router_readiness import PATIENCE_SECONDS
 from rewardpool_control.decide.sleeping import Sleeping
 from rewardpool_control.decide.worker_lists import WorkerListChanges
 from rewardpool_control.snapshot import Failure, Snapshot, Worker
-from rewardpool_control.times import from_rfc3339, rfc3339
 from rewardpool_runtime.untrusted import printable
 
 LISTING_PATIENCE_SECONDS: Final = 60.0
@@ -405,7 +404,7 @@ def _blind(facts: Facts) -> Failure | None:
     missing, before = _needed_metrics(snapshot), snapshot.pool.status.condition("ScalingActive")
     if missing is None or before is None or before.reason != ConditionReason.METRICS_UNAVAILABLE:
         return None
-    if (snapshot.now - from_rfc3339(before.last_transition_time)).total_seconds() < METRICS_PATIENCE_SECONDS:
+    if (snapshot.now - before.last_transition_time).total_seconds() < METRICS_PATIENCE_SECONDS:
         return None
     effect = "no request there wakes the pool" if facts.scaling.desired == 0 else "the size may grow and not shrink"
     message = f"{missing}: {effect} until the operator reaches ports 8080 and 9090 of its routers"
@@ -420,6 +419,6 @@ def _condition(snapshot: Snapshot, kind: ConditionType, finding: Finding) -> Con
         status=finding.status,
         reason=str(finding.reason),
         message=printable(finding.message, most=MAX_MESSAGE, keep="tail"),
-        last_transition_time=before.last_transition_time if before and unchanged else rfc3339(snapshot.now),
+        last_transition_time=before.last_transition_time if before and unchanged else snapshot.now,
         observed_generation=snapshot.pool.metadata.generation,
     )

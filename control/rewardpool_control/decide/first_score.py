@@ -13,7 +13,6 @@ from rewardpool_api.status import LoadStatus
 from rewardpool_control.decide.drain import Drain
 from rewardpool_control.decide.load import least_load
 from rewardpool_control.snapshot import Snapshot, Worker
-from rewardpool_control.times import from_rfc3339, rfc3339
 
 _ORDER: Final[tuple[FirstScorePart, ...]] = ("Decision", "Scheduling", "Pull", "Download", "Load", "Answer")
 
@@ -42,13 +41,13 @@ def _begun(snapshot: Snapshot, desired: int, staying: list[Worker]) -> FirstScor
     if spec.autoscaling is None or spec.suspend or not at_zero or load is None or not load.waiting:
         return None
     waited = round(max(router.waiting_seconds for router in snapshot.routers), 3)
-    since = rfc3339(snapshot.now - timedelta(seconds=waited))
+    since = snapshot.now - timedelta(seconds=waited)
     part = _part(desired, staying)
     return FirstScoreStatus(since=since, seconds=waited, parts=FirstScoreParts(decision=waited), waits_for=part)
 
 
 def _since(snapshot: Snapshot, before: FirstScoreStatus) -> float:
-    return round((snapshot.now - from_rfc3339(before.since)).total_seconds(), 3)
+    return round((snapshot.now - before.since).total_seconds(), 3)
 
 
 def _with(parts: FirstScoreParts, part: FirstScorePart, seconds: float) -> FirstScoreParts:
@@ -79,7 +78,7 @@ def _is_answered(snapshot: Snapshot, before: FirstScoreStatus, load: LoadStatus 
     Routers count for an address, so the count of a replica that was there before tells of its earlier time, too. Then
     it is over when nobody waits and nothing is in flight.
     """
-    since, new = from_rfc3339(before.since), {worker.url for worker in staying}
+    since, new = before.since, {worker.url for worker in staying}
     old = [worker for worker in staying if worker.created < since]
     if any(worker.answered for worker in staying):
         return True

@@ -9,7 +9,6 @@ from typing import Final
 
 from rewardpool_api.status import MAX_REVISIONS, DownloadStatus, ModelStatus, RevisionModel
 from rewardpool_control.snapshot import Download, Snapshot, Worker
-from rewardpool_control.times import from_rfc3339, rfc3339
 
 REPORTED_EVERY: Final = timedelta(seconds=5)
 
@@ -108,7 +107,7 @@ def _download(snapshot: Snapshot, staying: list[Worker]) -> DownloadStatus | Non
         return None
     before = snapshot.pool.status.model.download if snapshot.pool.status.model else None
     same = before is not None and (before.phase, before.workers) == (least.phase, len(downloads))
-    if before is not None and same and snapshot.now - from_rfc3339(before.time) < REPORTED_EVERY:
+    if before is not None and same and snapshot.now - before.time < REPORTED_EVERY:
         return before
     return DownloadStatus(
         phase=least.phase,
@@ -116,7 +115,7 @@ def _download(snapshot: Snapshot, staying: list[Worker]) -> DownloadStatus | Non
         total_bytes=least.total_bytes,
         note=least.note,
         workers=len(downloads),
-        time=rfc3339(snapshot.now),
+        time=snapshot.now,
     )
 
 

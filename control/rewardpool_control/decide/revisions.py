@@ -27,7 +27,6 @@ from rewardpool_api.status import MAX_MESSAGE, FailedRollout, ParityStatus, Roll
 from rewardpool_control.decide.parity import Parity, admits, check_parity
 from rewardpool_control.decide.room import is_gated
 from rewardpool_control.snapshot import Snapshot, Worker
-from rewardpool_control.times import from_rfc3339, rfc3339
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +88,7 @@ def judge(snapshot: Snapshot, desired: int, *, parked: int = 0) -> RevisionChoic
         previous_revision=previous,
         failed=failed,
         parity=parity.status,
-        silent_since=rfc3339(waiting_since) if waiting_since is not None else None,
+        silent_since=waiting_since,
     )
     return RevisionChoice(
         target=target,
@@ -156,7 +155,7 @@ def _silent_since(snapshot: Snapshot, desired: int, *, parked: int, admitted: bo
     before = snapshot.pool.status.rollout
     if before is None or snapshot.pool.status.current_revision != snapshot.revision:
         return min((worker.created for worker in active), default=snapshot.now)
-    return from_rfc3339(before.silent_since) if before.silent_since else snapshot.now
+    return before.silent_since or snapshot.now
 
 
 def _serves(snapshot: Snapshot, desired: int) -> bool:
@@ -179,7 +178,7 @@ def _failed(snapshot: Snapshot, parity: Parity, *, overdue: bool) -> FailedRollo
     else:
         return None
     return FailedRollout(
-        revision=snapshot.revision, reason=reason.value, message=message[-MAX_MESSAGE:], time=rfc3339(snapshot.now)
+        revision=snapshot.revision, reason=reason.value, message=message[-MAX_MESSAGE:], time=snapshot.now
     )
 
 

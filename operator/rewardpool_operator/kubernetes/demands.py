@@ -17,10 +17,10 @@ from typing import Final
 from rewardpool_api import names
 from rewardpool_api.demand import MAX_JOB_NAME, Demand, DemandError, lease_name, parse_demand
 from rewardpool_api.reasons import EventReason
+from rewardpool_api.times import time_of
 from rewardpool_control.announcements import MOST, Renewals, UnreadAnnouncement, announcements, is_over
 from rewardpool_control.autoscaler.signals import Announcement
 from rewardpool_control.plan import Event
-from rewardpool_control.times import time_of
 from rewardpool_kube import resources
 from rewardpool_kube.client import Kube
 from rewardpool_kube.errors import KubeError, KubeUnreachableError

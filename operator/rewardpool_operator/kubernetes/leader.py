@@ -27,7 +27,7 @@ from secrets import token_hex
 from time import monotonic
 from typing import Final, TypeVar
 
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 from rewardpool_kube.client import Kube
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_kube.resources import LEASES, Object

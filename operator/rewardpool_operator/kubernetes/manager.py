@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 from rewardpool_kube import resources
 from rewardpool_kube.client import Kube
 from rewardpool_operator.kubernetes.budgets import Budgets

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, Condition
-from rewardpool_control.times import rfc3339
 from rewardpool_kube import resources
 from rewardpool_kube.client import Kube
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
@@ -142,7 +141,7 @@ def with_condition(pool: Object, problem: str, *, now: datetime) -> list[Object]
     reason, message = ConditionReason.NAMESPACE_NOT_SERVED.value, problem[:MAX_MESSAGE]
     if before is not None and (before.reason, before.message) == (reason, message):
         return None
-    since = before.last_transition_time if before is not None and before.status == "True" else rfc3339(now)
+    since = before.last_transition_time if before is not None and before.status == "True" else now
     degraded = Condition(
         type="Degraded",
         status="True",

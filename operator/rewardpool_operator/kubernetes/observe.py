@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from functools import partial
 
 from rewardpool_api import RewardPool, names
+from rewardpool_api.times import CLOCKS_DIFFER, from_rfc3339
 from rewardpool_control.golden_set import GoldenScores, scores_of_annotation
 from rewardpool_control.snapshot import Router, Snapshot, Worker, WorkerSet
 from rewardpool_control.start_times import StartTimes
 from rewardpool_control.throughput import Throughputs
-from rewardpool_control.times import CLOCKS_DIFFER, from_rfc3339
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import containers, pods, render
 from rewardpool_operator.kubernetes.cache.objects import Objects

@@ -14,9 +14,9 @@ from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_api.times import from_rfc3339, time_of
 from rewardpool_control.decide.room import GATED
 from rewardpool_control.snapshot import Failure, Router, Worker
-from rewardpool_control.times import from_rfc3339, time_of
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.containers import (
     CONTAINER_ROUTER,

@@ -7,9 +7,9 @@ from secrets import token_hex
 from typing import Final
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
+from rewardpool_api.times import rfc3339
 from rewardpool_control.decide.events import scaling_change
 from rewardpool_control.plan import Event
-from rewardpool_control.times import rfc3339
 from rewardpool_kube.resources import Object
 from rewardpool_runtime.untrusted import printable
 

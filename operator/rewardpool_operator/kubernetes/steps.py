@@ -17,8 +17,8 @@ from time import monotonic
 from typing import Final
 
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.times import rfc3339
 from rewardpool_control.snapshot import Failure
-from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes.backoff import pause_seconds
 from rewardpool_operator.metrics import METRICS
 

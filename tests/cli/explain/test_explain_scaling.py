@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rewardpool_api import RewardPool
+from rewardpool_api.times import rfc3339
 from rewardpool_cli.explain import Cause, Evidence, explain
-from rewardpool_control.times import rfc3339
 
 NOW = datetime(2026, 1, 1, 12, 10, tzinfo=UTC)
 QUEUE_DEPTH = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 10}}

@@ -11,7 +11,6 @@ from support.decide_builders import NOW
 from rewardpool_api.status import ScalingDecision
 from rewardpool_control.autoscaler.budget import YIELD_SECONDS, allowance, has_yielded
 from rewardpool_control.autoscaler.signals import Claim
-from rewardpool_control.times import rfc3339
 
 
 def a_claim(pool, wanted, allocated=0, *, total=4, **given):
@@ -117,7 +116,7 @@ def test_the_reason_sums_up_many_pools():
 
 def decisions(*sizes, limit="Budget", seconds_ago=5):
     *before, last = sizes
-    then, lately = rfc3339(NOW - timedelta(hours=1)), rfc3339(NOW - timedelta(seconds=seconds_ago))
+    then, lately = NOW - timedelta(hours=1), NOW - timedelta(seconds=seconds_ago)
     history = [ScalingDecision(time=then, replicas=size, reason="") for size in before]
     return [*history, ScalingDecision(time=lately, replicas=last, reason="", limit=limit)]
 

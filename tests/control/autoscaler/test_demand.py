@@ -11,7 +11,6 @@ from rewardpool_api.demand import MAX_SAMPLES
 from rewardpool_api.status import ScalingStatus, WorkerStart
 from rewardpool_control.autoscaler.recommend import recommend
 from rewardpool_control.autoscaler.signals import Announcement
-from rewardpool_control.times import rfc3339
 
 RATE = {"initialPerReplica": 2.0}
 STARTS = [WorkerStart(worker="w", seconds=20)]
@@ -23,7 +22,7 @@ def a_demand_scaling(*others, **fields):
 
 
 def decide(*jobs, held=0, requests=0, at=0.0, scaling=None, **fields):
-    previous = ScalingStatus(desired=held, reason="", starts=STARTS, idle_since=rfc3339(later(at - 10)))
+    previous = ScalingStatus(desired=held, reason="", starts=STARTS, idle_since=later(at - 10))
     seen = signals(requests, at=at, announcements=jobs, **{"replicas": held, "serving": held, **fields})
     return recommend(scaling=scaling or a_demand_scaling(), signals=seen, previous=previous)
 
@@ -203,7 +202,7 @@ def test_a_demand_that_no_policy_heeds_is_told():
 
 def test_the_status_tells_when_the_next_burst_is_expected_and_what_is_asked_for_it():
     status = decide(a_job("Update", samples=30, starts_in_seconds=20)).demands[0]
-    assert (status.next_burst, status.replicas) == ("2026-01-01T12:00:20.000000Z", 3)
+    assert (status.next_burst, status.replicas) == (later(20), 3)
 
 
 def test_the_largest_of_several_policies_counts():

@@ -1,6 +1,9 @@
 """What of the jobs' demands is told, and that it is told once."""
 
+from datetime import timedelta
+
 import pytest
+from support.decide_builders import NOW
 
 from rewardpool_api.status import DemandStatus
 from rewardpool_control.decide.events import demand_events
@@ -46,7 +49,7 @@ def test_jobs_are_told_apart() -> None:
 
 
 def test_a_beginning_that_is_told_again_after_a_renewal_is_the_same_news() -> None:
-    renewed = LIVE.model_copy(update={"next_burst": "2026-01-01T12:00:41Z"})
+    renewed = LIVE.model_copy(update={"next_burst": NOW + timedelta(seconds=41)})
     assert renewed.next_burst != LIVE.next_burst
     assert demand_events([], [renewed]) == demand_events([], [LIVE])
 

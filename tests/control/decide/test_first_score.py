@@ -12,7 +12,6 @@ from rewardpool_api.status import LoadStatus, ScalingStatus
 from rewardpool_control.decide.drain import Drain
 from rewardpool_control.decide.first_score import first_score
 from rewardpool_control.snapshot import Download, Failure, Router, Snapshot, Worker
-from rewardpool_control.times import rfc3339
 
 AT_ZERO = {"minReplicas": 0, "maxReplicas": 2, "policy": {"queueDepth": {"targetPerReplica": 8}}}
 SILENCE = LoadStatus()
@@ -39,7 +38,7 @@ def seen(snapshot: Snapshot, *, load: LoadStatus | None = WAITS, desired: int = 
 
 
 def under_way(waits_for: str, **parts: float) -> FirstScoreStatus:
-    since, seconds = rfc3339(NOW), round(sum(parts.values()), 3)
+    since, seconds = NOW, round(sum(parts.values()), 3)
     return FirstScoreStatus(since=since, seconds=seconds, parts=FirstScoreParts(**parts), waits_for=waits_for)
 
 
@@ -50,7 +49,7 @@ def test_it_begins_with_the_first_request_that_waits_at_zero() -> None:
     begun = seen(look(desired_before=0, router=WAITING))
     assert begun is not None
     assert (begun.waits_for, begun.seconds, begun.parts.decision) == ("Scheduling", 0.25, 0.25)
-    assert begun.since == rfc3339(NOW - timedelta(seconds=0.25))
+    assert begun.since == NOW - timedelta(seconds=0.25)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from rewardpool_control.decide import decide
 from rewardpool_control.decide.load import least_load, missing_metrics, observed_load
 from rewardpool_control.plan import Plan
 from rewardpool_control.snapshot import RegisteredWorker, Router
-from rewardpool_control.times import rfc3339
 
 QUEUE = {
     "minReplicas": 0,
@@ -99,7 +98,7 @@ def test_a_pool_at_zero_grows_by_what_waits_at_one_router_while_the_other_one_is
 
 def at_zero_without_metrics(seconds: float, *, spec: dict[str, Any] | None = None, waiting: int | None = None) -> Plan:
     """The decision after so long without the metrics of the one router, whose list can be read."""
-    since = rfc3339(NOW - timedelta(seconds=seconds))
+    since = NOW - timedelta(seconds=seconds)
     active = {"type": "ScalingActive", "status": "False", "reason": "MetricsUnavailable", "lastTransitionTime": since}
     status = {"scaling": {"desired": 0, "reason": "before"}, "conditions": [active]}
     pool = a_pool(RewardPoolStatus.model_validate(status), autoscaling=QUEUE, **(spec or {}))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.decide_builders import NOW, a_router, a_snapshot, a_worker
 
 from rewardpool_api import RewardPool, RewardPoolStatus
+from rewardpool_api.times import rfc3339
 from rewardpool_control.decide import decide
 from rewardpool_control.plan import Plan
-from rewardpool_control.times import rfc3339
 from rewardpool_operator.left_out import with_sane_status
 from rewardpool_operator.metrics import METRICS
 

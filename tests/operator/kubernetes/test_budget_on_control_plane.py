@@ -13,7 +13,7 @@ from support.processes import RealProcess
 from cluster import binaries
 from rewardpool_api import names
 from rewardpool_api.demand import Demand, lease_manifest
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 
 pytestmark = pytest.mark.real
 

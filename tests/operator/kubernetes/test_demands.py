@@ -9,9 +9,9 @@ import pytest
 
 from rewardpool_api import names
 from rewardpool_api.demand import MAX_BYTES, Demand, lease_manifest, lease_name
+from rewardpool_api.times import rfc3339
 from rewardpool_control.announcements import RETENTION, Renewals
 from rewardpool_control.autoscaler.signals import Announcement
-from rewardpool_control.times import rfc3339
 from rewardpool_kube import resources
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_kube.resources import Object, Resource

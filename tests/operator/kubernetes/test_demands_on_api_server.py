@@ -7,8 +7,8 @@ import pytest
 
 from cluster.control_plane import ControlPlane
 from rewardpool_api.demand import Demand, lease_manifest
+from rewardpool_api.times import from_rfc3339
 from rewardpool_control.announcements import RETENTION
-from rewardpool_control.times import from_rfc3339
 from rewardpool_kube import resources
 from rewardpool_kube.client import Kube
 from rewardpool_kube.configuration import load_configuration

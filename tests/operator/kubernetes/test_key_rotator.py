@@ -12,7 +12,7 @@ from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.status import AuthStatus, KeyRotation
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.key_rotator import SYNC, KeyRotator, outdated_routers
@@ -125,7 +125,7 @@ async def test_the_snapshot_has_how_far_the_rotation_is(rotator: KeyRotator) -> 
 
 
 async def test_what_was_said_stays_while_nothing_can_be_written(rotator: KeyRotator) -> None:
-    before = KeyRotation(phase="Changing", since=rfc3339(now()), request="2")
+    before = KeyRotation(phase="Changing", since=now(), request="2")
     await rotator.look(pool(rotation=before), objects(), may_change=False)
     assert rotator.observed(snapshot_without_routers(pool(rotation=before), objects())).rotation == before
 

@@ -16,6 +16,7 @@ from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.pool_sources import TRAINER_ROLE, ForbiddenError, KubernetesSource, LocalSource
 from rewardpool.errors import PoolAccessError
 from rewardpool_api.demand import LEASE_SECONDS, Demand, dump_demand, lease_manifest, lease_name
+from rewardpool_api.times import rfc3339
 from rewardpool_kube.resources import LEASES
 from rewardpool_runtime.state_files import DEMANDS_DIR
 
@@ -102,7 +103,7 @@ class LeaseWriter:
             namespace=namespace,
             pool_uid=endpoint.pool_uid,
             seconds=LEASE_SECONDS,
-            now=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            now=rfc3339(datetime.now(UTC)),
         )
         try:
             applied = await self._apply(lease_name(pool, demand.job), namespace, manifest)

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Final
 
 from rewardpool_api import names
-from rewardpool_control.times import from_rfc3339
+from rewardpool_api.times import from_rfc3339
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.diff import short_hash
 

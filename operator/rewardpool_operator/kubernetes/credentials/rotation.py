@@ -25,7 +25,6 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from rewardpool_api.status import MAX_REQUEST, KeyRotation
-from rewardpool_control.times import rfc3339
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 
 GRACE: Final = timedelta(seconds=30)
@@ -132,12 +131,12 @@ def progress_of(keys: Keys, progress: Progress, before: KeyRotation | None, *, n
         if before is None or before.phase == "Done":
             return before
         said = "next-key was taken away; the key is the one it was" if before.phase == "Preparing" else ""
-        return KeyRotation(phase="Done", since=rfc3339(now), request=_request(keys), message=said)
+        return KeyRotation(phase="Done", since=now, request=_request(keys), message=said)
     since = keys.step_since or now
     waiting = (progress.outdated if changing else progress.refusing) if now - since >= OVERDUE else ()
     said = before.message if before and before.message and waiting else _waits(changing, waiting)
     phase: Phase = "Changing" if changing else "Preparing"
-    return KeyRotation(phase=phase, since=rfc3339(since), request=_request(keys), message=said)
+    return KeyRotation(phase=phase, since=since, request=_request(keys), message=said)
 
 
 def _request(keys: Keys) -> str | None:

@@ -17,8 +17,8 @@ from typing import Any, Final, get_args
 import aiohttp
 
 from rewardpool_api import RewardPool, names
+from rewardpool_api.times import time_of
 from rewardpool_control.snapshot import Download, DownloadPhase, Worker
-from rewardpool_control.times import time_of
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from rewardpool_api.status import MAX_MESSAGE
-from rewardpool_control.times import from_rfc3339
+from rewardpool_api.times import from_rfc3339
 from rewardpool_kube.client import Kube
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods

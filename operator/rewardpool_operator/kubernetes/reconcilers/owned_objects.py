@@ -14,9 +14,9 @@ from typing import Literal
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.times import rfc3339
 from rewardpool_control.plan import Plan
 from rewardpool_control.snapshot import WorkerSet
-from rewardpool_control.times import rfc3339
 from rewardpool_kube import resources
 from rewardpool_kube.client import Kube
 from rewardpool_kube.errors import KubeError, KubeUnreachableError

@@ -13,8 +13,8 @@ from typing import Final
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.times import rfc3339
 from rewardpool_control.plan import Event, Plan
-from rewardpool_control.times import rfc3339
 from rewardpool_control.volatile_status import Change, change_between, is_serving, own
 from rewardpool_kube import resources
 from rewardpool_kube.client import Kube

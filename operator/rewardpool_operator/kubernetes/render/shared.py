@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from rewardpool_api import RewardPool, names
-from rewardpool_control.times import rfc3339
+from rewardpool_api.times import rfc3339
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.credentials.keys import ANNOTATION_STEP_SINCE, KEY_COPY, Keys
 from rewardpool_operator.kubernetes.render.common import files_name, metadata

@@ -38,3 +38,17 @@ def time_of(value: object) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return moment if is_possible else None
+
+
+def read_time(value: object) -> datetime:
+    """Return a time, or the time of an RFC 3339 text.
+
+    Raises:
+        ValueError: it is neither, or has no zone.
+    """
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value
+    moment = time_of(value)
+    if moment is None:
+        raise ValueError("not an RFC 3339 time, such as 2026-01-01T12:00:00Z")
+    return moment
