@@ -28,6 +28,7 @@ from rewardpool_kube.answers import (
 )
 from rewardpool_kube.configuration import Configuration, proxy_of_environment
 from rewardpool_kube.errors import KubeError, KubeUnreachableError, WatchSilentError
+from rewardpool_kube.events import last_seen, summary
 from rewardpool_kube.resources import EVENTS, PODS, Object, Resource, Verb
 from rewardpool_runtime.bounded import read_text
 
@@ -172,8 +173,8 @@ class Kube:
     async def last_warning(self, namespace: str, uid: str) -> str | None:
         """The newest warning event about the object with this uid; None when there is none."""
         events = await self.list(EVENTS, namespace, fields=f"regarding.uid={uid},type=Warning")
-        newest = max(events, key=_time_of, default=None)
-        return None if newest is None else f"{newest.get('reason', '')}: {newest.get('note', '')}"
+        newest = max(events, key=last_seen, default=None)
+        return None if newest is None else summary(newest)
 
     async def apply(self, resource: Resource, manifest: Object, *, subresource: str = "") -> Object:
         """Server-side apply: make the object, or bring the manifest's fields to its values. Other fields are left."""
@@ -387,9 +388,3 @@ _METHODS: Final[Mapping[Verb, str]] = {
     "patch": "PATCH",
     "delete": "DELETE",
 }
-
-
-def _time_of(event: Object) -> str:
-    series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("deprecatedLastTimestamp"), event.get("eventTime"))
-    return next((time for time in times if time), "")

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from rewardpool_api import RewardPool, names
+from rewardpool_kube.events import last_seen, summary
 from rewardpool_operator.kubernetes.pods import is_managed, is_over
 
 Object = dict[str, Any]
@@ -144,12 +145,5 @@ def counted(number: int, what: str) -> str:
 def newest_warnings(events: Iterable[Object]) -> dict[str, str]:
     """The newest warning about each pod, as `REASON: NOTE`, by the pod's name."""
     about_pods = [event for event in events if event["regarding"].get("kind") == "Pod" and event["type"] == "Warning"]
-    about_pods.sort(key=time_of)
-    return {event["regarding"]["name"]: f"{event.get('reason', '')}: {event.get('note', '')}" for event in about_pods}
-
-
-def time_of(event: Object) -> str:
-    """RFC 3339 time at which an event was last seen; empty when it does not say."""
-    series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("deprecatedLastTimestamp"), event.get("eventTime"))
-    return next((time for time in times if time), "")
+    about_pods.sort(key=last_seen)
+    return {event["regarding"]["name"]: summary(event) for event in about_pods}
