@@ -172,3 +172,52 @@ async def test_an_odd_line_of_a_watch_is_one_of_the_clients_errors(kube: Kube, s
 
 async def test_watches_of_many_namespaces_do_not_wait_for_each_others_connections(kube: Kube) -> None:
     assert kube._client.rest_client.pool_manager.connector.limit == 0
+
+
+async def test_lines_of_a_log_are_whole_and_long_ones_come_in_parts(kube: Kube, server: Server) -> None:
+    server.body = b"one\ntw\xff\n" + b"x" * (client.LONGEST_LOG_LINE + 1) + b"\nlast"
+    lines = [line async for line in kube.log_lines("rl", "rm-0", query={"container": "worker"}, follows=False)]
+    assert lines[:2] == ["one", "tw\N{REPLACEMENT CHARACTER}"]
+    assert "".join(lines[2:]) == "x" * (client.LONGEST_LOG_LINE + 1) + "last"
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "words"),
+    [
+        (400, '{"kind": "Status", "reason": "BadRequest", "message": "the container waits"}', "the container waits"),
+        (404, "no such page", "no such page"),
+        (202, "{}", "its status is not 200"),
+    ],
+)
+async def test_a_log_or_text_that_is_refused_is_an_error_in_the_servers_words(
+    kube: Kube, server: Server, status: int, text: str, words: str
+) -> None:
+    server.status, server.text = status, text
+    with pytest.raises(KubeError, match=words):
+        await kube.text("/version")
+    with pytest.raises(KubeError):
+        await anext(kube.log_lines("rl", "rm-0", query={}, follows=False))
+
+
+async def test_a_text_without_end_is_not_read(kube: Kube, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "LONGEST_TEXT", 10)
+    server.text = "x" * 11
+    for server.status in (200, 500):
+        with pytest.raises(KubeUnreachableError, match="more than 10 bytes"):
+            await kube.text("/metrics")
+
+
+async def test_each_request_is_counted_with_its_verb_and_status(server: Server) -> None:
+    counted: list[tuple[str, int | None]] = []
+    async with RawTestServer(server.answer) as running:
+        configuration = Configuration(host=str(running.make_url("")).rstrip("/"))
+        async with Kube(configuration, on_request=lambda *request: counted.append(request)) as kube:
+            await kube.get(resources.PODS, "rl", "rm-0")
+            server.status = 403
+            with pytest.raises(KubeError):
+                await kube.merge(resources.PODS, "rl", "rm-0", {})
+        await running.close()
+        async with Kube(configuration, on_request=lambda *request: counted.append(request)) as kube:
+            with pytest.raises(KubeUnreachableError):
+                await kube.delete(resources.PODS, "rl", "rm-0")
+    assert counted == [("get", 200), ("patch", 403), ("delete", None)]
