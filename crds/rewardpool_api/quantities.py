@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from rewardpool_api.times import read_time, rfc3339
+from rewardpool_api.times import read_time
 
 ShortText = Annotated[str, Field(min_length=1, max_length=253)]
 """A name, and nothing longer."""
@@ -31,7 +31,6 @@ Duration = Annotated[float, Field(ge=0, le=MAX_DURATION)]
 Time = Annotated[
     datetime,
     BeforeValidator(read_time),
-    PlainSerializer(rfc3339, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
-"""RFC 3339 time in a manifest or status; in memory a time with its zone."""
+"""RFC 3339 time in a manifest or status; in memory a time in UTC, which pydantic writes as RFC 3339."""

@@ -41,14 +41,12 @@ def time_of(value: object) -> datetime | None:
 
 
 def read_time(value: object) -> datetime:
-    """Return a time, or the time of an RFC 3339 text.
+    """Return a time, or the time of an RFC 3339 text, in UTC.
 
     Raises:
         ValueError: it is neither, or has no zone.
     """
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value
-    moment = time_of(value)
+    moment = value if isinstance(value, datetime) and value.tzinfo is not None else time_of(value)
     if moment is None:
         raise ValueError("not an RFC 3339 time, such as 2026-01-01T12:00:00Z")
-    return moment
+    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
