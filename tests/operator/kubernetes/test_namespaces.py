@@ -116,7 +116,13 @@ async def test_a_namespace_comes_back_by_itself(running: Running) -> None:
 
 
 def test_what_a_status_says_besides_stays() -> None:
-    ready = {"type": "Ready", "status": "True", "reason": "Serving", "message": "", "lastTransitionTime": "t"}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Serving",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
     pool = {"status": {"conditions": [ready]}}
     now = datetime(2026, 1, 1, tzinfo=UTC)
     conditions = with_condition(pool, "pods: forbidden", now=now)
