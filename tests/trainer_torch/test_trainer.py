@@ -331,7 +331,7 @@ def share_of_sevens_in(data_source: str, solution_str: str, ground_truth: Any, e
     return share_of_sevens(solution_str)
 
 
-@pytest.mark.parametrize("schedule", ["minibatch", pytest.param("one_step_off_minibatch", marks=pytest.mark.long)])
+@pytest.mark.parametrize("schedule", ["minibatch", "one_step_off_minibatch"])
 def test_a_job_whose_scores_are_scaled_by_earlier_steps_goes_on_as_if_it_had_not_stopped(
     tmp_path: Path, policy_folder: Path, schedule: str
 ) -> None:
