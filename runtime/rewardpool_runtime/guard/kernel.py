@@ -58,8 +58,10 @@ def landlock_version() -> int:
 
 
 def file_rights() -> int:
-    """Return all rights on files that the kernel's Landlock knows."""
+    """Return all rights on files that the kernel's Landlock knows; raises GuardError where that is too old."""
     version = landlock_version()
+    if version < LEAST_LANDLOCK:
+        raise GuardError(f"Landlock of this kernel is version {version}, and {LEAST_LANDLOCK} is needed")
     return (1 << max(count for least, count in _FILE_RIGHTS.items() if least <= version)) - 1
 
 

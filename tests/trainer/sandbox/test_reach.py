@@ -10,6 +10,7 @@ from support.hostile_code import FILES, NETWORK, PROCESSES, REFUSALS, WRITES, re
 
 from rewardpool.sandbox import Call, probe, run
 from rewardpool.sandbox.parent import zygotes
+from rewardpool_runtime.guard import kernel
 from rewardpool_runtime.guard.attempts import OF_POLICY_CODE, name_of
 
 
@@ -70,3 +71,12 @@ def test_the_probe_reaches_all_without_a_sandbox_and_nothing_in_it(tmp_path: Pat
     # In a child of this process, whose environment is then a process's of the same user.
     subprocess.run([sys.executable, "-c", "\n".join(["import os", *OF_POLICY_CODE.values(), *calls])], check=True)
     assert probe.reached() == []
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_rights_on_files_that_the_kernel_cannot_refuse_are_an_error_with_a_name(
+    monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    monkeypatch.setattr(kernel, "landlock_version", lambda: version)
+    with pytest.raises(kernel.GuardError, match="Landlock"):
+        kernel.file_rights()
