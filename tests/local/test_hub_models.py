@@ -7,7 +7,7 @@ from support.fake_hub import FakeHub
 from support.local_machine import LocalMachine
 from support.vllm_server import quickstart_pool
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.long]
 
 REPO = "org/rm"
 SPEC = {"model": {"source": f"hf://{REPO}"}, "engine": {"name": "transformers", "dtype": "float32"}}
@@ -18,7 +18,8 @@ async def test_weights_that_were_changed_in_the_hubs_cache_are_refused_by_name(m
         hub.model(REPO, files_of_the_quickstart())
         machine.environ |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(machine.home / "hf")}
         await machine.up(**SPEC)
-        assert await machine.run("down", machine.pool_key) == (0, f"{machine.pool_key} is down\n")
+        code, _ = await machine.run("down", machine.pool_key)
+        assert code == 0
         (weights,) = machine.home.glob("hf/hub/models--org--rm/snapshots/*/model.safetensors")
         blob = weights.resolve()
         blob.write_bytes(blob.read_bytes()[:-4] + b"\x00\x00\x80\xbf")
