@@ -30,23 +30,26 @@ def time_of(value: object) -> datetime | None:
 
     For what comes from outside: it never raises.
     """
-    if not isinstance(value, str):
-        return None
+    moment = _parsed(value)
+    return moment if moment is not None and EARLIEST <= moment <= LATEST else None
+
+
+def _parsed(value: object) -> datetime | None:
     try:
-        moment = from_rfc3339(value)
-        is_possible = EARLIEST <= moment <= LATEST
+        return from_rfc3339(value) if isinstance(value, str) else None
     except (ValueError, OverflowError):
         return None
-    return moment if is_possible else None
 
 
 def read_time(value: object) -> datetime:
-    """Return a time, or the time of an RFC 3339 text, in UTC.
+    """Return a time, or the time of an RFC 3339 text, in UTC; the nearest that can be added to.
 
     Raises:
         ValueError: it is neither, or has no zone.
     """
-    moment = value if isinstance(value, datetime) and value.tzinfo is not None else time_of(value)
+    moment = value if isinstance(value, datetime) and value.tzinfo is not None else _parsed(value)
     if moment is None:
         raise ValueError("not an RFC 3339 time, such as 2026-01-01T12:00:00Z")
+    # The schema takes them; one that is refused would hide the whole status.
+    moment = max(EARLIEST, min(moment, LATEST))
     return moment if moment.tzinfo is UTC else moment.astimezone(UTC)

@@ -28,7 +28,12 @@ def test_seconds_without_a_fraction_are_a_time() -> None:
     assert read.time == datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("value", ["never", "", 0, 1.5, True, None, [], datetime(2026, 1, 1), "9999-12-31T23:59:59Z"])
+@pytest.mark.parametrize(("text", "read"), [("0001-01-01T00:00:00+14:00", EARLIEST), ("9999-12-31T23:59:59Z", LATEST)])
+def test_a_time_too_far_away_to_be_added_to_is_read_as_the_nearest(text: str, read: datetime) -> None:
+    assert DesiredAt.model_validate({"time": text, "replicas": 1}).time == read
+
+
+@pytest.mark.parametrize("value", ["never", "", 0, 1.5, True, None, [], datetime(2026, 1, 1)])
 def test_what_is_not_a_time_is_refused_by_its_path(value: object) -> None:
     with pytest.raises(ValidationError, match=r"time\n.*not an RFC 3339 time, such as"):
         DesiredAt.model_validate({"time": value, "replicas": 1})

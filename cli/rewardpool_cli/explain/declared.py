@@ -7,7 +7,7 @@ from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
 from rewardpool_api.status import NEVER_OBSERVED, FailedRollout, RolloutStatus
 from rewardpool_api.times import from_rfc3339
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation
-from rewardpool_cli.explain.pods import CAUSE_OF_REASON, meaning_of
+from rewardpool_cli.explain.pods import cause_of, meaning_of
 
 SEEN_WITHIN_SECONDS: Final = 15
 """An operator that runs has looked at a new pool by then."""
@@ -261,7 +261,7 @@ def _of_condition(evidence: Evidence, condition: Condition) -> Explanation:
         ConditionReason.ROUTER_NOT_READY,
     )
     return Explanation(
-        cause=Cause.STARTING if starting else CAUSE_OF_REASON.get(condition.reason, Cause.OTHER),
+        cause=Cause.STARTING if starting else cause_of(condition.reason),
         kind="waiting" if starting else "problem",
         what="Workers or routers are starting" if starting else f"{condition.reason}: {meaning_of(condition.reason)}",
         said=condition.message,

@@ -35,6 +35,11 @@ CAUSE_OF_REASON: Final[dict[str, Cause]] = {
 """A condition's reason -> what it means here; Kubernetes' own words are looked into instead."""
 
 
+def cause_of(reason: str) -> Cause:
+    """Return what a condition's reason means here."""
+    return CAUSE_OF_REASON.get(reason, Cause.DOWNLOAD if reason in DOWNLOAD_REASONS else Cause.OTHER)
+
+
 _CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _MISSING: Final = (
     (re.compile(r'secrets? "([^"]+)" not found|find key \S+ in Secret (?:[^/\s]+/)?(\S+)'), Cause.MISSING_SECRET),
