@@ -335,7 +335,14 @@ class Invariants:
             return [f"{key[1]} was deleted just now"]
         server, labels = self._world.server, {names.LABEL_POOL: key[1]}
         kinds = [kind for kind in server.count_of_objects() if kind not in ("Event", "Lease")]
-        found = [f"{kind} {one['metadata']['name']}" for kind in kinds for one in server.selected(kind, **labels)]
+        # Of a node that does not report, Kubernetes keeps the pods until it does.
+        away = {node.name for node in self._world.cluster.nodes if not node.reports}
+        found = [
+            f"{kind} {one['metadata']['name']}"
+            for kind in kinds
+            for one in server.selected(kind, **labels)
+            if "deletionTimestamp" not in one["metadata"] or one.get("spec", {}).get("nodeName") not in away
+        ]
         # A job may announce itself to a pool that is gone, and is warned of that.
         is_announced = any(server.selected("Lease", **labels))
         for operator in [] if is_announced else self._world.operators:

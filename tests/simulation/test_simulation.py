@@ -58,6 +58,13 @@ REGRESSIONS = {
             Step(245.8, "worker: crashes", 65.6, 191186),
         ),
     ),
+    "a deleted pool's pods stayed on a node that was cut off for good, as they do": (
+        630637,
+        (
+            Step(76.8, "node: cut off", math.inf, 610813),
+            Step(314.8, "people: delete", 57.0, 695835),
+        ),
+    ),
     "a pool whose load has a beat of its own went to zero between two bursts, as it may": (
         600011,
         (Step(395.3, "api: unreachable", 61.0, 564910),),
