@@ -13,69 +13,36 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 COMMANDS: Final = {
-    "up": ("up:up", "Run a pool on this machine, or give a running one its changed manifest or code."),
-    "down": ("down:down", "Stop a pool of this machine: requests in flight finish, no process is left."),
-    "delete": (
-        "delete:delete",
-        "Delete what a stopped pool left on this machine: its status, its keys, its logs.",
-    ),
+    "up": "Run a pool on this machine, or give a running one its changed manifest or code.",
+    "down": "Stop a pool of this machine: requests in flight finish, no process is left.",
+    "delete": "Delete what a stopped pool left on this machine: its status, its keys, its logs.",
     "status": (
-        "status:status",
-        "Show a pool: its workers and its conditions; without a name, all pools of this machine or of the namespace.",
+        "Show a pool: its workers and its conditions; without a name, all pools of this machine or of the namespace."
     ),
-    "top": ("top:top", "Show replicas and load of pools, the busiest first, every two seconds until interrupted."),
-    "page": (
-        "page:page",
-        "Show the pools of this machine in the browser: sizes, load, jobs and logs, live; until interrupted.",
-    ),
-    "explain": (
-        "explain:explain",
-        "Say in words why a pool is not ready, or has the size it has, and what to do next.",
-    ),
+    "top": "Show replicas and load of pools, the busiest first, every two seconds until interrupted.",
+    "page": "Show the pools of this machine in the browser: sizes, load, jobs and logs, live; until interrupted.",
+    "explain": "Say in words why a pool is not ready, or has the size it has, and what to do next.",
     "doctor": (
-        "doctor:doctor",
-        "Say what is installed, what can be reached and what you may do, each with its remedy where it is not so.",
+        "Say what is installed, what can be reached and what you may do, each with its remedy where it is not so."
     ),
-    "logs": ("logs:logs", "Show the logs of a pool's workers and routers."),
-    "scale": ("scale:scale", "Change the number of replicas of a running pool; what is in flight finishes."),
-    "restart": (
-        "restart:restart",
-        "Replace all workers by new ones of the same spec, as a rollout: no request is lost.",
-    ),
-    "rollback": (
-        "rollback:rollback",
-        "Give a pool the model, engine and worker parts of an earlier revision's spec again.",
-    ),
-    "rotate-key": (
-        "rotate_key:rotate_key",
-        "Replace the keys of a pool by new ones while it serves: no request is lost.",
-    ),
-    "score": ("score:score", "Score one text as a trainer would; a Generative pool answers in words."),
-    "verify": (
-        "verify:verify",
-        "Compare a live pool's scores with those that its model should give. Exit code 1: they differ.",
-    ),
+    "logs": "Show the logs of a pool's workers and routers.",
+    "scale": "Change the number of replicas of a running pool; what is in flight finishes.",
+    "restart": "Replace all workers by new ones of the same spec, as a rollout: no request is lost.",
+    "rollback": "Give a pool the model, engine and worker parts of an earlier revision's spec again.",
+    "rotate-key": "Replace the keys of a pool by new ones while it serves: no request is lost.",
+    "score": "Score one text as a trainer would; a Generative pool answers in words.",
+    "verify": "Compare a live pool's scores with those that its model should give. Exit code 1: they differ.",
     "gateway": (
-        "gateway:gateway",
-        "Answer the protocols of OpenRLHF (/get_reward), slime (/slime) and SandboxFusion (/run_code) from a pool.",
+        "Answer the protocols of OpenRLHF (/get_reward), slime (/slime) and SandboxFusion (/run_code) from a pool."
     ),
-    "models": (
-        "models:models",
-        "List the popular reward models and how each is served, or print the manifest of one.",
-    ),
-    "init": (
-        "init:init",
-        "Write the manifest that serves a reward model, by its config.json; refuse what no engine can serve.",
-    ),
-    "simulate": (
-        "simulate:simulate",
-        "Simulate autoscaling policies on traces of training: how long trainers stall, and what the GPUs cost.",
-    ),
-    "trace": ("trace:trace_app", "Traces for `rewardpool simulate`."),
-    "operator": ("operator:operator_app", "The Kubernetes operator."),
-    "crd": ("crd:crd", "Print the CustomResourceDefinition."),
+    "models": "List the popular reward models and how each is served, or print the manifest of one.",
+    "init": "Write the manifest that serves a reward model, by its config.json; refuse what no engine can serve.",
+    "simulate": "Simulate autoscaling policies on traces of training: how long trainers stall, and what the GPUs cost.",
+    "trace": "Traces for `rewardpool simulate`.",
+    "operator": "The Kubernetes operator.",
+    "crd": "Print the CustomResourceDefinition.",
 }
-"""Name → where it is in this package, and its first sentence."""
+"""Name → first sentence. Its module is called the same, and has a function of that name, or a group's `app`."""
 
 
 _SHOULD_BE: Final = re.compile(r"^Input should be ")
@@ -84,26 +51,24 @@ _SHOULD_BE: Final = re.compile(r"^Input should be ")
 class LazyCommand(TyperCommand):
     """A command that is known by its name and its first sentence until it is called."""
 
-    def __init__(self, name: str, target: str, sentence: str) -> None:
+    def __init__(self, name: str, sentence: str) -> None:
         """Import nothing yet.
 
         Args:
             name: as it is typed.
-            target: module and attribute of this package: a function, or the `typer.Typer` of a group.
             sentence: what it does.
         """
         super().__init__(name, callback=None, help=sentence)
-        self._target = target
+        self._module = name.replace("-", "_")
 
     @cached_property
     def real(self) -> Any:
         """The command itself, as typer has it."""
-        module, _, attribute = self._target.partition(":")
-        found = getattr(import_module(f"rewardpool_cli.commands.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            return typer.main.get_group(found)
+        module = import_module(f"rewardpool_cli.commands.{self._module}")
+        if hasattr(module, "app"):
+            return typer.main.get_group(module.app)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(self.name)(found)
+        alone.command(self.name)(getattr(module, self._module))
         return typer.main.get_command(alone)
 
     def make_context(self, *args: Any, **rest: Any) -> Any:
@@ -117,8 +82,8 @@ class Commands(TyperGroup):
     def __init__(self, **rest: Any) -> None:
         """As typer makes a group."""
         super().__init__(**rest)
-        for name, (target, sentence) in COMMANDS.items():
-            self.add_command(LazyCommand(name, target, sentence))
+        for name, sentence in COMMANDS.items():
+            self.add_command(LazyCommand(name, sentence))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; say why a value is refused without the words of the library that checked it."""

@@ -6,10 +6,10 @@ import typer
 
 from rewardpool_operator.logs import LogFormat
 
-operator_app = typer.Typer(no_args_is_help=True, help="The Kubernetes operator.")
+app = typer.Typer(no_args_is_help=True, help="The Kubernetes operator.")
 
 
-@operator_app.command("run")
+@app.command("run")
 def operator_run(
     namespace: Annotated[list[str] | None, typer.Option(help="Watch only these. Default: all.")] = None,
     health_port: Annotated[int | None, typer.Option(min=1, max=65535, help="Serve /healthz there.")] = None,

@@ -27,10 +27,10 @@ GUESSED: Final = (
     " edit them in the file"
 )
 
-trace_app = typer.Typer(no_args_is_help=True, help="Traces for `rewardpool simulate`.")
+app = typer.Typer(no_args_is_help=True, help="Traces for `rewardpool simulate`.")
 
 
-@trace_app.command("record")
+@app.command("record")
 def record(
     name: PoolName,
     seconds: Annotated[int, typer.Option(min=2, max=604_800, help="Seconds to record.")],
@@ -60,7 +60,7 @@ def record(
     screens.out.print(f"{output}: about {samples} requests in {made.seconds:.0f} s", markup=False)
 
 
-@trace_app.command("show")
+@app.command("show")
 def show(name: Annotated[str, typer.Argument(metavar="TRACE", help=", ".join(builtin.NAMES))]) -> None:
     """Print a trace that comes with the package, as a start for one of your own.
 
