@@ -22,14 +22,14 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifest, names
 from rewardpool_api.status import ConditionType
@@ -45,6 +45,9 @@ from rewardpool_runtime.state_files import (
     pool_dir,
     state_dir,
 )
+
+T = TypeVar("T")
+_REVISIONS = TypeAdapter(dict[str, RewardPool])
 
 LOCK_SECONDS = 1.0
 """Readers hold the lock for microseconds to see whether it is free; a supervisor holds it for good."""
@@ -181,12 +184,12 @@ class PoolFolder:
         write_private(self._revisions, json.dumps(objects, indent=2) + "\n")
 
     def read_revisions(self) -> dict[str, RewardPool]:
-        """What the kept revisions are made of, by their names."""
-        try:
-            objects: dict[str, Any] = json.loads(self._revisions.read_bytes())
-        except FileNotFoundError:
-            return {}
-        return {name: RewardPool.model_validate(pool) for name, pool in objects.items()}
+        """What the kept revisions are made of, by their names.
+
+        Raises:
+            StateUnreadableError: another version wrote them, or none.
+        """
+        return _read(self._revisions, _REVISIONS.validate_json) or {}
 
     def write_supervisor(self, record: SupervisorRecord) -> None:
         """Take down who supervises."""
@@ -288,8 +291,12 @@ def _write_object(path: Path, pool: RewardPool) -> None:
 
 
 def _read_object(path: Path) -> RewardPool | None:
+    return _read(path, RewardPool.model_validate_json)
+
+
+def _read(path: Path, parse: Callable[[bytes], T]) -> T | None:
     try:
-        return RewardPool.model_validate_json(path.read_bytes())
+        return parse(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError:

@@ -7,7 +7,7 @@ import pytest
 from support.decide_builders import a_pool
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus
-from rewardpool_local.folder import AlreadyRunningError, PoolFolder, SupervisorRecord, stopped
+from rewardpool_local.folder import AlreadyRunningError, PoolFolder, StateUnreadableError, SupervisorRecord, stopped
 from rewardpool_runtime.state_files import is_supervised
 
 
@@ -74,6 +74,19 @@ def test_a_state_file_that_no_supervisor_wrote_is_taken_at_its_word(folder: Pool
     assert not is_supervised(folder.path)
     folder.write_pool(ready_pool())
     assert is_supervised(folder.path)
+
+
+def test_what_revisions_are_made_of_is_read_as_it_was_written(folder: PoolFolder) -> None:
+    assert folder.read_revisions() == {}
+    folder.write_revisions({"5f1c0de5": ready_pool()})
+    assert folder.read_revisions() == {"5f1c0de5": a_pool()}
+
+
+@pytest.mark.parametrize("written", [b"", b"[]", b'{"5f1c0de5": {}}', b'{"5f1c', b"\xff"])
+def test_revisions_that_no_supervisor_wrote_are_refused_by_their_file(folder: PoolFolder, written: bytes) -> None:
+    (folder.path / "revisions.json").write_bytes(written)
+    with pytest.raises(StateUnreadableError, match=r"revisions\.json is not what this version"):
+        folder.read_revisions()
 
 
 def test_keys_are_others_whenever_they_are_made(folder: PoolFolder) -> None:
