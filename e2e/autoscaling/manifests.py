@@ -8,7 +8,7 @@ import yaml
 
 from autoscaling.job import JOB
 from faults import manifests
-from faults.manifests import ACCOUNT, PROGRAMS_DIR, requests
+from faults.manifests import ACCOUNT, asking_pod, requests
 from installation import IMAGE
 from machine import ENGINE_IMAGE, QUICKSTART, environment
 from overlay import quick_start_on_this_machine
@@ -122,23 +122,4 @@ def _autoscaled(pool: Manifest, *, target: int, most: int = LARGEST) -> Manifest
 
 def _pod(name: str, module: str, pool: str, folder: str, *arguments: str) -> Manifest:
     packages = {"faults": manifests.PROGRAMS, "autoscaling": PROGRAMS}
-    mounts = [{"name": package, "mountPath": f"{PROGRAMS_DIR}/{package}", "readOnly": True} for package in packages]
-    container = {
-        "name": name,
-        "image": IMAGE,
-        "command": ["python3", "-m", module, pool, folder, *arguments],
-        "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}],
-        "volumeMounts": [*mounts, {"name": "out", "mountPath": folder}],
-        "resources": requests(cpu="50m", memory="64Mi"),
-    }
-    spec = {
-        "serviceAccountName": ACCOUNT,
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 60,
-        "containers": [container],
-        "volumes": [
-            *({"name": package, "configMap": {"name": programs}} for package, programs in packages.items()),
-            {"name": "out", "hostPath": {"path": folder, "type": "Directory"}},
-        ],
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+    return asking_pod(name, (module, pool, folder, *arguments), packages, Path(folder), in_namespace=NAMESPACE)

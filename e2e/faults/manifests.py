@@ -1,6 +1,6 @@
 """The objects of these tests: the pool under load, the files it and the traffic run, and the traffic's pod."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,33 +78,59 @@ def pool(name: str = POOL, *, in_namespace: str = NAMESPACE, workers: int, route
 
 def traffic(folder: Path, *, node: str, rate: float, in_namespace: str = NAMESPACE) -> list[Manifest]:
     """The traffic's ServiceAccount and pod; `node` is where it stays while others are drained."""
-    container = {
-        "name": TRAFFIC,
-        "image": IMAGE,
-        "command": ["python3", "-m", "faults.traffic", f"{in_namespace}/{POOL}", str(folder), f"--rate={rate:g}"],
-        "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}],
-        "volumeMounts": [
-            {"name": PROGRAMS, "mountPath": f"{PROGRAMS_DIR}/faults", "readOnly": True},
-            {"name": "out", "mountPath": str(folder)},
-        ],
-        "resources": requests(cpu="100m", memory="64Mi"),
-    }
-    spec = {
-        "serviceAccountName": ACCOUNT,
-        "nodeSelector": {"kubernetes.io/hostname": node},
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 5,
-        "containers": [container],
-        "volumes": [
-            {"name": PROGRAMS, "configMap": {"name": PROGRAMS}},
-            {"name": "out", "hostPath": {"path": str(folder), "type": "Directory"}},
-        ],
-    }
+    command = ("faults.traffic", f"{in_namespace}/{POOL}", str(folder), f"--rate={rate:g}")
+    pod = asking_pod(TRAFFIC, command, {"faults": PROGRAMS}, folder, in_namespace=in_namespace, cpu="100m", ends_in=5)
+    pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     account = {"name": ACCOUNT, "namespace": in_namespace}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": TRAFFIC, "namespace": in_namespace}, "spec": spec},
+        pod,
     ]
+
+
+def asking_pod(
+    name: str,
+    command: Sequence[str],
+    packages: Mapping[str, str],
+    folder: Path,
+    *,
+    in_namespace: str,
+    cpu: str = "50m",
+    ends_in: int = 60,
+) -> Manifest:
+    """A pod that asks a pool, as a trainer with the right to.
+
+    Args:
+        name: of pod and container.
+        command: the module that runs, and its arguments.
+        packages: mounted for it: name of each, and of the ConfigMap with its files.
+        folder: of the node, where it writes.
+        in_namespace: of the pod.
+        cpu: that is requested.
+        ends_in: seconds that it has to end.
+    """
+    mounts = [
+        {"name": one, "mountPath": f"{PROGRAMS_DIR}/{package}", "readOnly": True} for package, one in packages.items()
+    ]
+    container = {
+        "name": name,
+        "image": IMAGE,
+        "command": ["python3", "-m", *command],
+        "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}],
+        "volumeMounts": [*mounts, {"name": "out", "mountPath": str(folder)}],
+        "resources": requests(cpu=cpu, memory="64Mi"),
+    }
+    spec = {
+        "serviceAccountName": ACCOUNT,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": ends_in,
+        "containers": [container],
+        "volumes": [
+            *({"name": files, "configMap": {"name": files}} for files in packages.values()),
+            {"name": "out", "hostPath": {"path": str(folder), "type": "Directory"}},
+        ],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": in_namespace}, "spec": spec}
 
 
 def chart_values(*, in_namespace: str = NAMESPACE, **further: Any) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from cluster.folders import REPOSITORY
-from faults.manifests import ACCOUNT, PROGRAMS_DIR, requests
+from faults.manifests import ACCOUNT, asking_pod, requests
 from installation import IMAGE
 from overlay import chart_image
 from rewardpool_api import names
@@ -171,34 +171,6 @@ def pool_of_wheel(digest: str) -> Manifest:
 
 def job(name: str, folder: Path, *, callers: int, once: bool) -> Manifest:
     """A pod that asks."""
-    further = ["--once"] if once else []
-    container = {
-        "name": name,
-        "image": IMAGE,
-        "command": [
-            "python3",
-            "-m",
-            "sandboxed.job",
-            f"{NAMESPACE}/{POOL}",
-            str(folder),
-            f"--callers={callers}",
-            *further,
-        ],
-        "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}],
-        "volumeMounts": [
-            {"name": "programs", "mountPath": f"{PROGRAMS_DIR}/sandboxed", "readOnly": True},
-            {"name": "out", "mountPath": str(folder)},
-        ],
-        "resources": requests(cpu="50m", memory="64Mi"),
-    }
-    spec = {
-        "serviceAccountName": ACCOUNT,
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 60,
-        "containers": [container],
-        "volumes": [
-            {"name": "programs", "configMap": {"name": "programs"}},
-            {"name": "out", "hostPath": {"path": str(folder), "type": "Directory"}},
-        ],
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": JOBS}, "spec": spec}
+    command = ("sandboxed.job", f"{NAMESPACE}/{POOL}", str(folder), f"--callers={callers}")
+    once_only = ("--once",) if once else ()
+    return asking_pod(name, (*command, *once_only), {"sandboxed": "programs"}, folder, in_namespace=JOBS)
