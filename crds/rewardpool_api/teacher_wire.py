@@ -99,6 +99,17 @@ class Question:
         return self.rows * (1 + self.top_k + self.ids_per_row)
 
     @property
+    def shapes(self) -> "dict[str, tuple[str, int]]":
+        """Of the answer's arrays, by their fields in `Values`: the numbers' type, and how many a row has."""
+        return {
+            "token_ids": (INT32, 1),
+            "logprobs": (FLOAT32, 1),
+            "top_ids": (INT32, self.top_k),
+            "top_logprobs": (FLOAT32, self.top_k),
+            "ids_logprobs": (FLOAT32, self.ids_per_row),
+        }
+
+    @property
     def most_answer_bytes(self) -> int:
         """Of the answer's body: eight bytes a value in base64, and the words around them."""
         return 4096 + 11 * self.values
@@ -367,13 +378,7 @@ def parse_values(answer: Mapping[str, Any], asked: Question) -> Values:
             )
         return values
 
-    found = Values(
-        read("token_ids", INT32, 1),
-        read("logprobs", FLOAT32, 1),
-        read("top_ids", INT32, asked.top_k),
-        read("top_logprobs", FLOAT32, asked.top_k),
-        read("ids_logprobs", FLOAT32, asked.ids_per_row),
-    )
+    found = Values(**{name: read(name, code, per_row) for name, (code, per_row) in asked.shapes.items()})
     _check_own(found, asked)
     for name in ("logprobs", "top_logprobs", "ids_logprobs"):
         _check_finite(name, getattr(found, name))
@@ -389,13 +394,7 @@ def check_values(found: Values, asked: Question, *, vocabulary: int) -> None:
             likelier than the most likely one; probabilities that sum to more than 1.
     """
     rows, k = asked.rows, asked.top_k
-    for name, per_row in (
-        ("token_ids", 1),
-        ("logprobs", 1),
-        ("top_ids", k),
-        ("top_logprobs", k),
-        ("ids_logprobs", asked.ids_per_row),
-    ):
+    for name, (_, per_row) in asked.shapes.items():
         if len(getattr(found, name)) != rows * per_row:
             raise BadAnswerError(f"{len(getattr(found, name))} {name}, not {per_row} for each of {rows} rows")
     _check_own(found, asked)
