@@ -78,7 +78,7 @@ class Reward:
         self._progress = progress
 
     def __repr__(self) -> str:
-        opened = self._lazy.reward_if_open
+        opened = self._lazy.if_open
         if opened is not None:
             urls = ", ".join(sorted({pool.endpoint.url for pool in opened.pools.values()}))
             state = f"open at {urls}" if urls else "open"
@@ -88,7 +88,7 @@ class Reward:
 
     def __del__(self) -> None:
         lazy = getattr(self, "_lazy", None)  # of one whose configuration was wrong there is none
-        if lazy is not None and (opened := lazy.reward_if_open) is not None:
+        if lazy is not None and (opened := lazy.if_open) is not None:
             said = f"{self!r} was not closed; use `with`, or call close()"
             opened.stop()  # first: the warning may be raised
             warnings.warn(said, ResourceWarning, stacklevel=2, source=self)

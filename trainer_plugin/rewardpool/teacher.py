@@ -8,14 +8,13 @@ logprobs = teacher([[9, 4, 7], [9, 4]], top_k=8)
 
 import asyncio
 import concurrent.futures
-import os
-import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from rewardpool.client.blocking import BlockingPool
+from rewardpool.client.per_process import PerProcess
 from rewardpool.client.pool import Pool
 from rewardpool.config import RewardConfig
 from rewardpool.errors import LogprobsMissingError, SampleError
@@ -40,31 +39,17 @@ class Teacher:
         config = RewardConfig.of(teacher)
         if settings:
             config = RewardConfig.parse({**config.model_dump(exclude_unset=True), **settings}, path="")
-        self._config = config
-        self._is_closed = False
-        self._forget()
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._opened: BlockingPool | None = None
-        self._process = os.getpid()
+        self._lazy = _LazyPool(config)
 
     def __repr__(self) -> str:
-        return f"<Teacher {self._config.pool or self._config.url}>"
+        return repr(self._lazy)
 
     def __del__(self) -> None:
-        opened = getattr(self, "_opened", None)  # one whose configuration was wrong has none
-        if opened is not None and not self._is_closed and self._process == os.getpid():
+        lazy = getattr(self, "_lazy", None)  # of one whose configuration was wrong there is none
+        if lazy is not None and (opened := lazy.if_open) is not None:
             said = f"{self!r} was not closed; use `with`, or call close()"
             opened.stop()  # first: the warning may be raised
             warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_config": self._config, "_is_closed": self._is_closed}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
 
     def __call__(
         self,
@@ -99,7 +84,7 @@ class Teacher:
                 f"there are {len(given)} sequences, {len(starts)} of start and {len(further)} of ids: give as many of"
                 " each"
             )
-        pool = self._pool()
+        pool = self._lazy.opened()
         futures = [
             pool.start(pool.opened.logprobs(tokens, start=first, top_k=top_k, ids=more, label=f"#{index}"))
             for index, (tokens, first, more) in enumerate(zip(given, starts, further, strict=True))
@@ -114,33 +99,21 @@ class Teacher:
             PoolError: The pool cannot be used.
             RuntimeError: It is closed.
         """
-        pool = await asyncio.to_thread(self._pool)
+        pool = await asyncio.to_thread(self._lazy.opened)
         asking = pool.opened.logprobs(token_ids, start=start, top_k=top_k, ids=ids)
         return await asyncio.wrap_future(pool.start(asking))
 
     @property
     def pool(self) -> Pool:
         """The open pool; its `report`, `demand` and `endpoint` may be used from any thread."""
-        return self._pool().opened
-
-    def _pool(self) -> BlockingPool:
-        if self._process != os.getpid():  # a fork: its threads and connections are the parent's
-            self._forget()
-        with self._lock:
-            if self._is_closed:
-                raise RuntimeError(f"{self!r} is closed; make another one")
-            if self._opened is None:
-                self._opened = BlockingPool(self._config)
-            return self._opened
+        return self._lazy.opened().opened
 
     def close(self) -> None:
         """Give up what is in flight and close the connections, for good. May be called again."""
-        self._is_closed = True
-        if self._process == os.getpid() and self._opened is not None:
-            self._opened.close()
+        self._lazy.close(for_good=True)
 
     def __enter__(self) -> Self:
-        self._pool()
+        self._lazy.opened()
         return self
 
     def __exit__(
@@ -155,6 +128,27 @@ class Teacher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.close)
+
+
+class _LazyPool(PerProcess[BlockingPool]):
+    """A teacher's pool."""
+
+    def __init__(self, config: RewardConfig) -> None:
+        self._config = config
+        super().__init__()
+
+    def __repr__(self) -> str:
+        return f"<Teacher {self._config.pool or self._config.url}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_config": self._config}
+
+    def _open(self) -> BlockingPool:
+        return BlockingPool(self._config)
+
+    @property
+    def _called(self) -> str:
+        return repr(self)
 
 
 def _results(futures: Sequence["concurrent.futures.Future[Logprobs]"]) -> list[Logprobs]:

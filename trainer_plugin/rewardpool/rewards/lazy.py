@@ -9,12 +9,12 @@ import atexit
 import concurrent.futures
 import functools
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rewardpool.client.loop_thread import result_of
+from rewardpool.client.per_process import PerProcess
 from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
 from rewardpool.rewards.announced import Announcement
@@ -26,7 +26,7 @@ from rewardpool.rewards.rating import Rating
 T = TypeVar("T")
 
 
-class LazyReward:
+class LazyReward(PerProcess[BlockingReward]):
     """Rates batches of episodes, from any thread and any event loop; can be pickled, and survives a fork.
 
     Args:
@@ -63,78 +63,39 @@ class LazyReward:
         """Whether the failure policy of a part leaves responses without a total."""
         self.scorers = tuple(part.scorer for part in parsed.parts)
         """What scores for each part, such as `pool rl/skywork`."""
-        self.is_closed = False
-        """For good."""
         self._options: dict[str, Any] = {
             "spec": spec,
             "tokenizer": tokenizer,
             "path": path,
             "announcement": announcement,
         }
-        self._forget()
+        super().__init__()
 
     def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._opening: concurrent.futures.Future[BlockingReward] | None = None
+        super()._forget()
         self._demands: list[JobDemand] = []
-        self._process = os.getpid()
         self._at_exit: Callable[[], None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {
+            **super().__getstate__(),
             "names": self.names,
             "may_leave_unscored": self.may_leave_unscored,
             "scorers": self.scorers,
-            "is_closed": self.is_closed,
             "_options": self._options,
         }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
-
-    def opened(self) -> BlockingReward:
-        """Return the reward of this process; opens it if that was not done yet.
-
-        Callers that arrive while it is opened wait for that, and share its failure: the next call tries again.
-
-        Raises:
-            RuntimeError: It was closed for good.
-            RewardPoolError: What `open_reward` raises.
-        """
-        if self._process != os.getpid():  # a fork: its threads and connections are the parent's
-            self._forget()
-        with self._lock:
-            if self.is_closed:
-                raise RuntimeError(f"the reward by {', '.join(self.scorers)} is closed; make another one")
-            opening, is_first = self._opening, self._opening is None
-            if opening is None:
-                opening = self._opening = concurrent.futures.Future()
-        if is_first:
-            self._open(opening)
-        return opening.result()
-
-    def _open(self, opening: "concurrent.futures.Future[BlockingReward]") -> None:
-        try:
-            opened = BlockingReward(**self._options)
-        except BaseException as error:
-            with self._lock:
-                if self._opening is opening:
-                    self._opening = None
-            opening.set_exception(error)
-            return
+    def _open(self) -> BlockingReward:
+        opened = BlockingReward(**self._options)
         # A job that is over says so, where its process lives to do it. Not a method, which would keep this from being
         # collected.
         self._at_exit = functools.partial(_end_demands, opened, self._process)
         atexit.register(self._at_exit)
-        opening.set_result(opened)
+        return opened
 
     @property
-    def reward_if_open(self) -> BlockingReward | None:
-        """The reward, where this process has opened it."""
-        opening = self._opening
-        is_here = opening is not None and self._process == os.getpid() and opening.done()
-        return opening.result() if opening is not None and is_here and opening.exception() is None else None
+    def _called(self) -> str:
+        return f"the reward by {', '.join(self.scorers)}"
 
     async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
         """Rate episodes, by their groups where the reward needs groups; ratings come in the order of the episodes.
@@ -182,20 +143,12 @@ class LazyReward:
             return self._demands
 
     def close(self, *, for_good: bool = False) -> None:
-        """Close this process's connections; the next call opens them again, or with `for_good` raises.
-
-        May be called again.
-        """
+        """See `PerProcess`."""
         with self._lock:
-            self.is_closed = self.is_closed or for_good
-            opening, self._opening = self._opening, None
             self._demands = []
         if self._at_exit is not None:
             atexit.unregister(self._at_exit)
-        if opening is not None:
-            concurrent.futures.wait([opening])
-            if opening.exception() is None:
-                opening.result().close()
+        super().close(for_good=for_good)
 
 
 def _end_demands(reward: BlockingReward, process: int) -> None:
