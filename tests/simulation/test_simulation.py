@@ -65,6 +65,10 @@ REGRESSIONS = {
             Step(314.8, "people: delete", 57.0, 695835),
         ),
     ),
+    "a worker that routers listed was stopped, since its set was made smaller by workers that no watch had reported": (
+        650073,
+        (Step(209.5, "api: watches go silent", 112.0, 606250),),
+    ),
     "a pool whose load has a beat of its own went to zero between two bursts, as it may": (
         600011,
         (Step(395.3, "api: unreachable", 61.0, 564910),),

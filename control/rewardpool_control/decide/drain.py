@@ -6,6 +6,9 @@ away anyway, then one that no node has, then not answering before answering, the
 flight, then the newest.
 (Kubernetes' ReplicaSet controller also prefers pods that are not ready, so its choice agrees with ours.)
 
+A set with more workers than are seen shrinks by stopped workers only: the controller chooses among all that there are,
+and those that are not seen yet may have more to keep them than one that still has requests.
+
 A worker that somebody deletes, evicts or preempts leaves on its own clock, the grace period of its pod: it is off the
 routers at once (`worker_lists.py`), and its set replaces it.
 """
@@ -60,6 +63,9 @@ def leave(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ())
         stop += [worker.name for worker in finished]
         still_leaving = len(draining) + len(surplus) - len(spared) - len(finished)
         replicas = size + still_leaving
+        declared = snapshot.set_of(revision)
+        if replicas > 0 and declared is not None and declared.refused is None and declared.replicas > len(workers):
+            replicas = max(replicas, declared.replicas - len(finished))
         if replicas > 0 or revision == snapshot.revision or revision in kept:
             worker_sets.append(WorkerSet(revision=revision, replicas=replicas))
     return Drain(drain=tuple(drain), undrain=tuple(undrain), stop=tuple(stop), worker_sets=tuple(worker_sets))

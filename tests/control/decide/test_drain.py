@@ -101,6 +101,33 @@ def test_a_leaving_worker_is_taken_back_before_a_new_one_is_started():
     assert [join.worker_url for join in plan.joins] == ["http://going:8000"]
 
 
+@pytest.mark.parametrize(
+    ("refused", "replicas"),
+    [(None, 3), ("exceeded quota", 1)],
+    ids=["made and not seen yet", "never made"],
+)
+def test_a_set_with_workers_that_are_not_seen_does_not_shrink_past_one_that_is_leaving(refused, replicas):
+    sets = (WorkerSet(revision="new", replicas=3, created=NOW, refused=refused),)
+    plan = decide(a_snapshot(a_worker("listed"), sets=sets, pool=a_pool(replicas=0)))
+    assert plan.drain == ("listed",)
+    assert plan.worker_sets[0].replicas == replicas
+
+
+def test_a_set_with_workers_that_are_not_seen_shrinks_by_those_that_are_stopped():
+    sets = (WorkerSet(revision="new", replicas=4, created=NOW),)
+    going = leaving(a_worker("going"), for_seconds=30)
+    routers = (a_router(workers=(STAYS,)),)
+    plan = decide(a_snapshot(STAYS, going, routers=routers, sets=sets, pool=TO_ONE))
+    assert (plan.stop, plan.worker_sets[0].replicas) == (("going",), 3)
+
+
+def test_a_set_of_which_no_worker_stays_goes_to_zero_whatever_is_not_seen():
+    sets = (WorkerSet(revision="new", replicas=3, created=NOW),)
+    going = leaving(a_worker("going"), for_seconds=30)
+    plan = decide(a_snapshot(going, routers=(a_router(),), sets=sets, pool=a_pool(replicas=0)))
+    assert (plan.stop, plan.worker_sets[0].replicas) == (("going",), 0)
+
+
 def test_a_deleted_pod_is_no_supply_so_the_set_keeps_its_size():
     plan = decide(a_snapshot(a_worker("one", deleting=True), a_worker("two"), pool=a_pool(replicas=2)))
     assert plan.worker_sets == (WorkerSet(revision="new", replicas=2),)

@@ -288,6 +288,15 @@ async def test_a_stopped_worker_is_deleted_where_the_controller_would_take_anoth
     assert kube.done()[:3] == ["merge drained", "delete drained", f"apply rm-worker-{REVISION}"]
 
 
+@pytest.mark.parametrize("marks", [{}, {ANNOTATION_DELETION_COST: "-200"}], ids=["now", "in an earlier pass"])
+async def test_no_set_shrinks_for_a_worker_that_is_gone_when_it_is_marked(marks: dict[str, str]) -> None:
+    store = a_store(a_worker_pod("gone", **marks), a_worker_pod("serves"), replicas=2)
+    kube, reconcilers = await carried_out(a_plan(stop=("gone",)), store, FakeKube(refuse="gone", refusal=404))
+    assert kube.done() == ["apply rm/status"]
+    assert store.find(resources.PODS, "rl", "gone") is None
+    assert reconcilers.changed, "the next pass plans without it"
+
+
 def an_old_deployment(replicas: int) -> Object:
     labels = {names.LABEL_POOL: "rm", names.LABEL_REVISION: "old"}
     metadata = {"name": "rm-worker-old", "labels": labels, "ownerReferences": render.owner_references(POOL)}

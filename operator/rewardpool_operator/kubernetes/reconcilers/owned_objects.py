@@ -126,6 +126,8 @@ class _Pass:
         """See `OwnedObjectsReconciler.reconcile`."""
         self._wrote = False
         """Whether any owned object was not as rendered."""
+        self._planned_with_gone = False
+        """Whether a marked worker was gone: the sizes count it, so the next pass plans anew."""
         self._serves = False
         """Whether a worker serves."""
 
@@ -157,7 +159,7 @@ class _Pass:
             await self._remove_policies(rendered.shared)
         await self._mark(plan)
         if tries:
-            if not self.in_the_way:
+            if not self.in_the_way and not self._planned_with_gone:
                 await self._size(plan, rendered)
             self._memory.refused = seen if self.failures else None
             self._memory.in_the_way = self.in_the_way
@@ -263,19 +265,33 @@ class _Pass:
             marks[name] = {names.ANNOTATION_DRAINING_SINCE: None, ANNOTATION_DELETION_COST: None}
         for name in plan.stop:
             marks[name] = {ANNOTATION_DELETION_COST: str(scale_down_order.COST_STOPPED)}
+        shrinks = any(self._shrinks(worker_set) for worker_set in plan.worker_sets)
         for pod in self._objects.pods:
-            wanted = marks.get(pod["metadata"]["name"], {})
+            name = pod["metadata"]["name"]
+            wanted = marks.get(name, {})
             found = pod["metadata"].get("annotations") or {}
-            if any(found.get(name) != value for name, value in wanted.items()):
+            # A set never shrinks for a worker that was marked in an earlier pass and is gone since.
+            is_checked = shrinks and name in plan.stop
+            if is_checked or any(found.get(key) != value for key, value in wanted.items()):
                 await self._guarded(self._annotate(pod, wanted))
 
     async def _annotate(self, pod: Object, annotations: Mapping[str, str | None]) -> None:
+        name = pod["metadata"]["name"]
         try:
-            await self._patch(resources.PODS, pod["metadata"]["name"], {"metadata": {"annotations": dict(annotations)}})
+            await self._patch(resources.PODS, name, {"metadata": {"annotations": dict(annotations)}})
         except KubeError as error:
             if not error.is_not_found:
                 raise
+            self._store.forget(resources.PODS, self._namespace, name)
+            self._planned_with_gone = self._wrote = True
         self.changed = True
+
+    def _shrinks(self, worker_set: WorkerSet) -> bool:
+        live = self._live(worker_set)
+        return live is not None and worker_set.replicas < live["spec"].get("replicas", 1)
+
+    def _live(self, worker_set: WorkerSet) -> Object | None:
+        return self._objects.find("Deployment", names.worker_name(self._pool.metadata.name, worker_set.revision))
 
     async def _set_gate(self, router: str, status: Literal["True", "False"], reason: str) -> None:
         """Open or close the readiness gate of a router's pod; see `decide/router_readiness.py`."""
@@ -292,6 +308,7 @@ class _Pass:
         except KubeError as error:
             if not error.is_not_found:
                 raise
+            self._store.forget(resources.PODS, self._namespace, router)
         self.changed = True
 
     async def _size(self, plan: Plan, rendered: Rendered) -> None:
@@ -305,8 +322,8 @@ class _Pass:
                 await self._guarded(self._delete(resources.DEPLOYMENTS, metadata["name"]))
 
     async def _size_one(self, worker_set: WorkerSet, plan: Plan, rendered: Rendered) -> None:
-        live = self._objects.find("Deployment", names.worker_name(self._pool.metadata.name, worker_set.revision))
-        if live is not None and worker_set.replicas < live["spec"].get("replicas", 1):
+        live = self._live(worker_set)
+        if self._shrinks(worker_set):
             await self._delete_passed_over(worker_set.revision, plan.stop)
         if worker_set.revision == rendered.revision.name:
             await self._bring_about(self._workers(rendered.revision, replicas=worker_set.replicas))
