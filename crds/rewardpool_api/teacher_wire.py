@@ -14,8 +14,11 @@ to, and `logprobs` has their log-probabilities. With `top_k`, each row of `top_i
 likely tokens, the likeliest first. With `ids` (INT32, `ids_per_row` for each row), `ids_logprobs` has theirs.
 
 `/generate` is the one route on which both routers hand token ids on, and `session_params` the one field of it in which
-sglang-router keeps what it does not know. A worker refuses with the error object of `rewardpool_api.contract`, status
-200, like every other refusal; an answer repeats request id, revision and tokenizer as a score's does.
+sglang-router keeps what it does not know. Without that field a request is in SGLang's own words, as slime, miles and
+AReaL send it, and so is its answer: see `SglangWords`.
+
+A worker refuses with the error object of `rewardpool_api.contract`, status 200, like every other refusal; an answer
+repeats request id, revision and tokenizer as a score's does.
 
 This file needs nothing but the standard library, of Python 3.10: it is mounted into the engines' images as it is.
 """
@@ -23,10 +26,12 @@ This file needs nothing but the standard library, of Python 3.10: it is mounted 
 import base64
 import json
 import math
+import re
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import ge, le
 from typing import Any
 
@@ -232,8 +237,11 @@ def check_question(
             f"start is {asked.start}, and must be 1 to {length - 1}: token 0 has no log-probability, and there are"
             f" {length} tokens"
         )
-    bound = most_top_k if vocabulary is None else min(most_top_k, vocabulary)
-    for name, value in (("top_k", asked.top_k), ("ids_per_row", asked.ids_per_row)):
+    tokens = MAX_INT32 if vocabulary is None else vocabulary
+    for name, value, bound in (
+        ("top_k", asked.top_k, min(most_top_k, tokens)),
+        ("ids_per_row", asked.ids_per_row, tokens),
+    ):
         if not 0 <= value <= bound:
             raise BadRequestError(f"{name} is {value}, and this teacher gives 0 to {bound} tokens a row")
     if len(asked.ids) != asked.rows * asked.ids_per_row:
@@ -257,8 +265,11 @@ def check_question(
 _OWN = {"model", "start", "top_k", "ids", "ids_per_row"}
 
 
-def parse_request(body: bytes) -> Question:
+def parse_request(body: bytes) -> "tuple[Question, SglangWords | None]":
     """Read a request, as a worker gets it; routers add fields with their defaults.
+
+    Returns:
+        The question; and None, or what an answer in SGLang's words needs to know beside it.
 
     Raises:
         BadRequestError: It is something else, or asks for what changes no log-probability, such as a temperature.
@@ -270,18 +281,16 @@ def parse_request(body: bytes) -> Question:
     if not isinstance(request, dict):
         raise BadRequestError("the request is not a JSON object")
     session = request.get("session_params")
-    own = session.get(OWN_FIELD) if isinstance(session, dict) else None
+    if not isinstance(session, dict) or OWN_FIELD not in session:
+        return parse_sglang(request)
+    own = session[OWN_FIELD]
     if not isinstance(own, dict):
-        raise BadRequestError(
-            f"session_params.{OWN_FIELD} is missing: a teacher is asked by rewardpool's client (docs/teachers.md), and"
-            " generates nothing"
-        )
+        raise BadRequestError(f"session_params.{OWN_FIELD} must be an object, not {own!r:.40}")
     if unknown := sorted(map(str, own.keys() - _OWN)):
         raise BadRequestError(f"session_params.{OWN_FIELD} has the unknown field {unknown[0]!r:.40}")
-    _refuse_sampling(request)
-    model = own.get("model", ANY_MODEL)
-    if not isinstance(model, str):
-        raise BadRequestError(f"model must be a text, not {model!r:.40}")
+    refuse_other_inputs(request)
+    refuse_sampling(request.get("sampling_params"))
+    model = _text(own.get("model", ANY_MODEL), "model")
     ids, width = array(INT32), _whole(own.get("ids_per_row", 0), "ids_per_row")
     if "ids" in own:
         try:
@@ -290,7 +299,7 @@ def parse_request(body: bytes) -> Question:
             raise BadRequestError(f"ids is {error}") from None
     if len(ids) != 0 and width < 1:
         raise BadRequestError(f"ids_per_row is {width}, and must be at least 1 where there are ids")
-    return Question(
+    asked = Question(
         _token_ids(request.get("input_ids"), "input_ids"),
         _whole(own.get("start", 1), "start"),
         _whole(own.get("top_k", 0), "top_k"),
@@ -298,41 +307,227 @@ def parse_request(body: bytes) -> Question:
         width,
         model,
     )
+    return asked, None
 
 
-def _refuse_sampling(request: Mapping[str, Any]) -> None:
-    """Refuse what the answer would not follow: it is of the model's own distribution, and nothing is generated."""
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise BadRequestError(f"{name} must be a text, not {value!r:.40}")
+    return value
+
+
+def refuse_other_inputs(request: Mapping[str, Any]) -> None:
+    """Refuse what an answer would not follow, of any words."""
     for name in ("text", "image_data", "lora_path", "custom_logit_processor"):
         if request.get(name):
             raise BadRequestError(f"{name} must not be set: a teacher takes token ids in input_ids alone")
     if request.get("stream"):
         raise BadRequestError("stream must be false: the answer is one body")
-    sampling = request.get("sampling_params")
+
+
+def refuse_sampling(sampling: object, *, temperatures: tuple[int, ...] = (1,), path: str = "sampling_params.") -> None:
+    """Refuse what the answer would not follow: it is of the model's own distribution, and nothing is generated.
+
+    Args:
+        sampling: The parameters; None for none.
+        temperatures: That are taken: engines' clients say 0 where nothing is to be sampled.
+        path: In front of the fields' names in messages.
+
+    Raises:
+        BadRequestError: The text names the parameter.
+    """
     if sampling is None:
         return
     if not isinstance(sampling, dict):
         raise BadRequestError(f"sampling_params must be an object, not {sampling!r:.40}")
     temperature = sampling.get("temperature")
-    if temperature is not None and (isinstance(temperature, bool) or temperature != 1):
+    if temperature is not None and (isinstance(temperature, bool) or temperature not in temperatures):
         raise BadRequestError(
-            f"sampling_params.temperature is {temperature!r:.20}, and must be 1: no engine applies it to the"
-            " log-probabilities of given tokens; scale them in the trainer"
+            f"{path}temperature is {temperature!r:.20}, and must be {' or '.join(map(str, temperatures))}: no engine"
+            " applies it to the log-probabilities of given tokens; scale them in the trainer"
         )
     # 0 and -1 stand for "none" in one engine or another.
     plain = {"top_p": (1,), "top_k": (-1, 0), "min_p": (0,), "repetition_penalty": (1,), "n": (1,)}
+    changing = {"logit_bias", "bad_words", "allowed_token_ids", "custom_params", "truncate_prompt_tokens"}
     for name, value in sampling.items():
-        if name in ("temperature", "max_new_tokens", "max_tokens") or not value:
+        if not value or (name in plain and not isinstance(value, bool) and value in plain[name]):
             continue
-        if name in plain and not isinstance(value, bool) and value in plain[name]:
-            continue
-        if name in plain or name.endswith("_penalty") or name in ("logit_bias", "bad_words", "allowed_token_ids"):
+        if name in plain or name in changing or str(name).endswith("_penalty"):
             raise BadRequestError(
-                f"sampling_params.{name} is {value!r:.40}, and must not be set: log-probabilities of given tokens do"
-                " not follow it"
+                f"{path}{name} is {value!r:.40}, and must not be set: log-probabilities of given tokens do not follow"
+                " it"
             )
 
 
+# SGLang's words.
+
+
+@dataclass(frozen=True)
+class SglangWords:
+    """What an answer in SGLang's words needs to know beside the question.
+
+    Attributes:
+        start: `logprob_start_len`: position of the first item. Of token 0 the item has no number; SGLang has none of
+            the first item of any start, and here each position behind token 0 has its own.
+        ids: How many token ids each row asked for, as rows may ask for different numbers of them; None where none
+            were asked for.
+        request_id: `rid`, which the answer repeats.
+    """
+
+    start: int = 0
+    ids: tuple[int, ...] | None = None
+    request_id: str | None = None
+
+    def reworded(self, problem: str) -> str:
+        """A problem with the question, by the names of SGLang's fields."""
+        return renamed(problem, _IN_SGLANG)
+
+
+def renamed(problem: str, names: Mapping[str, str]) -> str:
+    """A problem that begins with a field's name, by the field's name in other words."""
+    field_name = re.match(r"\w*", problem)[0]  # type: ignore[index] # it matches any text
+    return names.get(field_name, field_name) + problem[len(field_name) :]
+
+
+_IN_SGLANG = {
+    "start": "logprob_start_len",
+    "top_k": "top_logprobs_num",
+    "ids": "token_ids_logprob",
+    "ids_per_row": "token_ids_logprob",
+}
+_SGLANG_FIELDS = frozenset(
+    {
+        *("input_ids", "sampling_params", "return_logprob", "logprob_start_len", "top_logprobs_num", "model", "rid"),
+        *("token_ids_logprob", "token_ids_logprob_positions"),
+        # What routers add, or what changes no number.
+        *("log_metrics", "no_logs", "background", "priority", "extra_key", "data_parallel_rank", "routing_key", "user"),
+    }
+)
+
+
+def parse_sglang(request: Mapping[str, Any]) -> tuple[Question, SglangWords]:
+    """Read a request for log-probabilities in SGLang's words.
+
+    `token_ids_logprob_positions` is a list of token ids for each position, which only a patched SGLang knows.
+
+    Raises:
+        BadRequestError: It asks for something else, or has a field that the answer would not follow.
+    """
+    refuse_other_inputs(request)
+    for name, value in request.items():
+        if value and name not in _SGLANG_FIELDS:
+            raise BadRequestError(
+                f"{name} is {value!r:.40}, and must not be set: a teacher's answer does not follow it"
+            )
+    if request.get("return_logprob") is not True:
+        raise BadRequestError(
+            f"return_logprob is {request.get('return_logprob')!r:.20}, and must be true: a teacher gives the"
+            " log-probabilities of given tokens, and generates nothing"
+        )
+    sampling = request.get("sampling_params")
+    refuse_sampling(sampling, temperatures=(0, 1))
+    new = (sampling or {}).get("max_new_tokens")
+    if isinstance(new, bool) or new not in (0, 1):
+        raise BadRequestError(
+            f"sampling_params.max_new_tokens is {new!r:.20}, and must be 0: a teacher generates nothing"
+        )
+    tokens = _token_ids(request.get("input_ids"), "input_ids")
+    start = request.get("logprob_start_len")
+    if start is None or start == -1:
+        raise BadRequestError(
+            "logprob_start_len is not set: give the position of the first token, or 0 for all of them"
+        )
+    start = _whole(start, "logprob_start_len")
+    if not 0 <= start < max(len(tokens), 1):
+        raise BadRequestError(f"logprob_start_len is {start}, and must be 0 to {len(tokens) - 1}")
+    first = max(start, 1)
+    ids, widths = _sglang_ids(request, rows=len(tokens) - first)
+    top_k = _whole(request.get("top_logprobs_num") or 0, "top_logprobs_num")
+    model = _text(request.get("model") or ANY_MODEL, "model")
+    rid = request.get("rid")
+    asked = question(tokens, start=first, top_k=top_k, ids=ids or None, model=model)
+    return asked, SglangWords(start, widths, rid if isinstance(rid, str) else None)
+
+
+def _sglang_ids(request: Mapping[str, Any], *, rows: int) -> tuple[list[Any], tuple[int, ...] | None]:
+    """Token ids of each row, filled up to one length, and how many of them each row asked for."""
+    flat, by_position = request.get("token_ids_logprob"), request.get("token_ids_logprob_positions")
+    if flat is not None and by_position is not None:
+        raise BadRequestError("token_ids_logprob and token_ids_logprob_positions are both set: give one of them")
+    if flat is not None:
+        same = _token_ids(flat, "token_ids_logprob")
+        return ([same] * rows if same else []), (len(same),) * rows
+    if by_position is None:
+        return [], None
+    positions = len(request["input_ids"])
+    if not isinstance(by_position, list) or len(by_position) != positions:
+        given = f"{len(by_position)} lists" if isinstance(by_position, list) else repr(by_position)[:40]
+        raise BadRequestError(
+            f"token_ids_logprob_positions is {given}: give a list of token ids for each of {positions} tokens of"
+            " input_ids"
+        )
+    lists = [
+        _token_ids(one, f"token_ids_logprob_positions[{place}]")
+        for place, one in enumerate(by_position[positions - rows :], start=positions - rows)
+    ]
+    width = max(map(len, lists), default=0)
+    filled = [one + array(INT32, [one[0] if one else 0]) * (width - len(one)) for one in lists]
+    return (filled if width else []), tuple(map(len, lists))
+
+
+def sglang_answer(found: Values, asked: Question, words: SglangWords, *, echo: Mapping[str, Any]) -> bytes:
+    """An answer in SGLang's words.
+
+    It is made in pieces: one call of `json` for a long answer would let nothing else run for a second.
+    """
+    token_ids = asked.token_ids
+    nothing = words.start == 0  # of token 0
+    lists: dict[str, tuple[str, Iterable[Any]]] = {}
+    own = ([logprob, token, None] for logprob, token in zip(found.logprobs, found.token_ids, strict=True))
+    lists["input_token_logprobs"] = (f"[null,{token_ids[0]},null]", own)
+    if k := asked.top_k:
+        top = (_sglang_row(found.top_logprobs, found.top_ids, row * k, k) for row in range(asked.rows))
+        lists["input_top_logprobs"] = ("null", top)
+    if words.ids is not None:
+        width = asked.ids_per_row
+        further = (_sglang_row(found.ids_logprobs, asked.ids, row * width, n) for row, n in enumerate(words.ids))
+        lists["input_token_ids_logprobs"] = ("null", further)
+    meta: dict[str, Any] = {
+        "id": words.request_id,
+        "finish_reason": {"type": "length", "length": 0},
+        "prompt_tokens": len(token_ids),
+        "completion_tokens": 0,
+        "cached_tokens": 0,
+        "output_token_logprobs": [],
+    }
+    parts = [json.dumps({"text": "", "output_ids": [], **echo})[:-1], ',"meta_info":', json.dumps(meta)[:-1]]
+    for name, (first, items) in lists.items():
+        parts.append(f',"{name}":[')
+        parts.append(",".join([first] * nothing + [*_pieces(items)]))
+        parts.append("]")
+    return "".join([*parts, "}}"]).encode()
+
+
+def _sglang_row(logprobs: "array[float]", ids: "array[int]", first: int, count: int) -> list[list[Any]]:
+    end = first + count
+    return [[logprob, token, None] for logprob, token in zip(logprobs[first:end], ids[first:end], strict=True)]
+
+
+def _pieces(items: Iterable[Any]) -> Iterable[str]:
+    """The items of a JSON list, some at a time."""
+    remaining = iter(items)
+    while some := [*islice(remaining, 64)]:
+        yield json.dumps(some, separators=(",", ":"))[1:-1]
+
+
 # The answer.
+
+
+def answer(found: Values, asked: Question, words: SglangWords | None, *, model: str, echo: Mapping[str, Any]) -> bytes:
+    """The body of an answer, in the words of the request; `echo` says whose answer it is."""
+    if words is not None:
+        return sglang_answer(found, asked, words, echo={"model": model, **echo})
+    return json.dumps({**to_wire(found, asked, model=model), **echo}).encode()
 
 
 def to_wire(found: Values, asked: Question, *, model: str) -> dict[str, Any]:

@@ -206,6 +206,20 @@ def test_a_temperature_is_refused_by_name_by_either_router(served: Served) -> No
         assert "temperature is 0.5, and must be 1" in answer["error"]["message"]
 
 
+def test_sglangs_words_have_the_same_numbers_by_either_router(served: Served) -> None:
+    tokens = served.sequences[3]
+    asked = {"input_ids": tokens, "return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": 2}
+    asked["sampling_params"] = {"temperature": 0, "max_new_tokens": 0, "skip_special_tokens": False}
+    with served.teacher() as teacher:
+        expected = teacher([tokens])[0].logprobs.tolist()
+    for router in served.routers.values():
+        status, _, answer = http("POST", router + "/generate", asked, key=KEY)
+        own = answer["meta_info"]["input_token_logprobs"]
+        assert (status, [item[1] for item in own], own[0][0]) == (200, tokens, None)
+        assert [item[0] for item in own[1:]] == pytest.approx(expected, abs=LAST_BITS)
+        assert [len(row) for row in answer["meta_info"]["input_top_logprobs"][1:]] == [2] * (len(tokens) - 1)
+
+
 @pytest.mark.parametrize("path", ["/inference/v1/generate", "/tokenize", "/flush_cache", "/pause", "/v1/score"])
 def test_the_engines_other_routes_are_shut(served: Served, path: str) -> None:
     for url in served.replicas.urls:

@@ -10,7 +10,17 @@ from typing import Any
 
 from aiohttp import web
 
-from rewardpool_api.teacher_wire import FLOAT32, INT32, Question, Values, parse_request, question, to_base64, to_wire
+from rewardpool_api.teacher_wire import (
+    FLOAT32,
+    INT32,
+    Question,
+    Values,
+    answer,
+    parse_request,
+    question,
+    to_base64,
+    to_wire,
+)
 
 VOCABULARY = 50
 
@@ -74,15 +84,16 @@ def as_sglang(request: dict[str, Any]) -> dict[str, Any]:
 
 async def teaches(request: web.Request) -> web.Response:
     """The answer of this teacher, for a `FakeWorker`."""
-    asked = parse_request(await request.read())
-    return web.json_response(to_wire(computed(asked), asked, model="teacher"))
+    asked, words = parse_request(await request.read())
+    body = answer(computed(asked), asked, words, model="teacher", echo={})
+    return web.Response(body=body, content_type="application/json")
 
 
 def spoilt(**fields: Any) -> Callable[[web.Request], Awaitable[web.Response]]:
     """An answer with other fields than this teacher's."""
 
     async def behaviour(request: web.Request) -> web.Response:
-        asked = parse_request(await request.read())
+        asked, _ = parse_request(await request.read())
         return web.json_response({**to_wire(computed(asked), asked, model="teacher"), **fields})
 
     return behaviour

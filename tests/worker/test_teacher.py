@@ -190,6 +190,35 @@ async def test_what_it_cannot_answer_never_reaches_the_engine(
     assert engine.asked == []
 
 
+async def in_sglangs_words(engine: Engine, **fields: Any) -> Reply:
+    plain = {"return_logprob": True, "logprob_start_len": 0, "sampling_params": {"max_new_tokens": 0}}
+    return await ask(worker(engine), "POST", "/generate", {"input_ids": [3, 1, 4, 1], **plain, **fields})
+
+
+async def test_a_request_in_sglangs_words_is_answered_in_them(engine: Engine) -> None:
+    said = (await in_sglangs_words(engine, top_logprobs_num=2)).json()
+    found = computed(question([3, 1, 4, 1], top_k=2))
+    own = [[logprob, token, None] for logprob, token in zip(found.logprobs, found.token_ids, strict=True)]
+    assert said["meta_info"]["input_token_logprobs"] == [[None, 3, None], *own]
+    assert [row[0][:2] for row in said["meta_info"]["input_top_logprobs"][1:]] == [
+        [logprob, token] for logprob, token in zip(found.top_logprobs[::2], found.top_ids[::2], strict=True)
+    ]
+    assert (said["model"], said["revision"]) == ("teacher", "5f1c0de5")
+
+
+async def test_what_is_wrong_in_sglangs_words_is_refused_by_their_names(engine: Engine) -> None:
+    found = refusal(await in_sglangs_words(engine, top_logprobs_num=9))
+    assert found.code == "invalid_sample"
+    assert "top_logprobs_num is 9, and this teacher gives 0 to 8" in found.message
+    assert "input_ids[1] is 50, and the model" in refusal(await in_sglangs_words(engine, input_ids=[1, 50])).message
+    assert engine.asked == []
+
+
+async def test_vllm_refuses_sglangs_given_ids_by_their_name() -> None:
+    found = refusal(await in_sglangs_words(Engine("vllm"), token_ids_logprob=[7]))
+    assert "token_ids_logprob must not be set: vllm has no" in found.message
+
+
 async def test_a_temperature_is_refused_by_name(engine: Engine) -> None:
     found = refusal(await answer(engine, question([1, 2]), sampling_params={"temperature": 0.5}))
     assert (found.code, found.fault) == ("invalid_sample", "verifier")

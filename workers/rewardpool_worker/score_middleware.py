@@ -930,28 +930,35 @@ class ScoreMiddleware:
     async def _serve_logprobs(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         import teacher_wire
 
+        words = None
         try:
-            asked = teacher_wire.parse_request(body)
+            asked, words = teacher_wire.parse_request(body)
             model = await self._chosen_model(scope, asked.model)
-            content = await self._logprobs(scope, receive, asked, model)
-            await self._answer(scope, send, content)
-            if "error" not in content:
-                self._readiness.scored()
+            found = await self._logprobs(scope, receive, asked)
+            if isinstance(found, dict):
+                await self._answer(scope, send, found)
+                return
+            echo = self._echo(scope)
+            # Beside the loop, which has other callers: of a long answer this takes a second.
+            content = await asyncio.to_thread(teacher_wire.answer, found, asked, words, model=model, echo=echo)
+            await _send(send, Answer(200, content))
+            self._readiness.scored()
         except NoAnswerError:
             log.debug("a caller hung up")
         except teacher_wire.TooLongError as error:
             lengths = {"length_tokens": error.length_tokens, "limit_tokens": error.limit_tokens}
             await self._answer(scope, send, error_answer("sample_too_long", str(error), **lengths))
         except teacher_wire.BadRequestError as error:
-            await self._answer(scope, send, error_answer("invalid_sample", str(error)))
+            problem = str(error) if words is None else words.reworded(str(error))
+            await self._answer(scope, send, error_answer("invalid_sample", problem))
         except WrongModelError as error:
             await self._answer(scope, send, error.to_wire())
         except EngineFaultError as error:
             log.error("%s", error)  # noqa: TRY400 - the message says it all
             await _send(send, _fault(500, str(error)))
 
-    async def _logprobs(self, scope: Scope, receive: Receive, asked: Any, model: str) -> dict[str, Any]:
-        """Return the answer to a `teacher_wire.Question`, or that SGLang refuses it.
+    async def _logprobs(self, scope: Scope, receive: Receive, asked: Any) -> Any:
+        """Return the `teacher_wire.Values` of a `teacher_wire.Question`, or the answer that SGLang refuses it.
 
         Raises:
             BadRequestError: it is refused; of `teacher_wire`.
@@ -974,13 +981,12 @@ class ScoreMiddleware:
                 if (complaint := caller_complaint(answer)) is not None:
                     return await self._refusal(scope, answer, complaint, [len(asked.token_ids)])
                 found = await asyncio.to_thread(teacher_engines.of_sglang, _only_200(answer).body, asked)
-            # Beside the loop, which has other callers: of a long answer this takes a second.
             await asyncio.to_thread(teacher_wire.check_values, found, asked, vocabulary=size)
-            return await asyncio.to_thread(teacher_wire.to_wire, found, asked, model=model)
         except teacher_engines.DisconnectedError:
             raise NoAnswerError("the caller hung up") from None
         except teacher_wire.BadAnswerError as error:
             raise EngineFaultError(f"the engine's log-probabilities are wrong: {error}") from None
+        return found
 
     async def _serve_chat(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Pass a request on as it is, and a streamed answer as it comes.
@@ -1137,7 +1143,7 @@ class ScoreMiddleware:
                 await self._probe_adapter(scope, adapter)
             scored = {"probe_score": await self._probe_score(scope, name)}
         elif self._settings.model_type == "Teacher":
-            scored = {"probe_score": await self._probe_logprob(scope, name)}
+            scored = {"probe_score": await self._probe_logprob(scope)}
         else:
             scored = {}
             messages = [{"role": "user", "content": PROBE_TEXT}]
@@ -1174,19 +1180,18 @@ class ScoreMiddleware:
             raise EngineFaultError(error.explain(Checkpoint.at(self._settings.model_path))) from None
         return float(scores["data"][0]["embedding"][0])
 
-    async def _probe_logprob(self, scope: Scope, name: str) -> float:
+    async def _probe_logprob(self, scope: Scope) -> float:
         """The mean of the probe's log-probabilities."""
         import teacher_wire
 
         asked = teacher_wire.question(PROBE_IDS)
         try:
-            content = await self._logprobs(scope, _never, asked, name)
+            found = await self._logprobs(scope, _never, asked)
         except teacher_wire.BadRequestError as error:
             raise EngineFaultError(str(error)) from None
-        if "error" in content:
-            raise EngineFaultError(content["error"]["message"])
-        logprobs = teacher_wire.parse_values(content, asked).logprobs
-        return math.fsum(logprobs) / len(logprobs)
+        if isinstance(found, dict):
+            raise EngineFaultError(found["error"]["message"])
+        return math.fsum(found.logprobs) / len(found.logprobs)
 
     async def _describe_model(self, scope: Scope) -> dict[str, Any]:
         cards = await self._list_models(scope)
