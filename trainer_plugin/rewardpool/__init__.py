@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from rewardpool.errors import UnscoredError as UnscoredError
     from rewardpool.errors import WrongModelError as WrongModelError
     from rewardpool.errors import WrongTokenizerError as WrongTokenizerError
+    from rewardpool.files.score import FileReport as FileReport
     from rewardpool.logprobs import Logprobs as Logprobs
     from rewardpool.reward import Reward as Reward
     from rewardpool.rewards.episode import Episode as Episode
@@ -80,6 +81,7 @@ _NAMES = {
         " SampleTooLongError SandboxError SandboxUnavailableError ScoreError TrainingError UnscoredError"
         " WrongModelError WrongTokenizerError"
     ),
+    "rewardpool.files.score": "FileReport",
     "rewardpool.logprobs": "Logprobs",
     "rewardpool.reward": "Reward",
     "rewardpool.rewards.episode": "Episode",

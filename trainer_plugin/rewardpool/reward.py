@@ -16,8 +16,9 @@ import dataclasses
 import sys
 import time
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing, nullcontext
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -26,6 +27,10 @@ from rewardpool.client.stream import Stream
 from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, GroupAbortedError, RewardPoolError, SampleError, ScoreError, UnscoredError
+from rewardpool.files.progress import bar, silent
+from rewardpool.files.score import FileReport, identity_of, score_file
+from rewardpool.files.source import open_source
+from rewardpool.files.window import WINDOW
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.episode import Episode
@@ -230,6 +235,41 @@ class Reward:
             async with aclosing(course.outcomes(rows)) as outcomes:
                 async for item in outcomes:
                     yield item
+        except RewardPoolError as error:
+            raise error.with_traceback(None) from users_cause(error)
+
+    def score_file(
+        self, file: str | Path, out: str | Path, *, ignore: Collection[str] = (), window: int = WINDOW
+    ) -> FileReport:
+        """Score the rows of a file, and wait for it; a call that is interrupted or killed goes on when it is repeated.
+
+        What is scored is at once in a journal beside `out`, and `out` is there when it has every row, once and in the
+        order of the file. A row without a score has its fault there, whatever `on_failure` says.
+
+        Args:
+            file: JSON lines or Parquet, by its name, in one of the forms of docs/score-files.md.
+            out: Where the scores go: JSON lines or Parquet, by its name.
+            ignore: Columns that are not read.
+            window: Most rows in flight; requests in flight are the `concurrency` of the reward's settings.
+
+        Raises:
+            ConfigError: The file has a row in no accepted form, `out` is there or was begun for another file or reward,
+                or a part compares the responses to a prompt; nothing is scored.
+            PoolError: A pool cannot be used.
+            OSError: A file cannot be read or written.
+            RuntimeError: It is closed.
+        """
+        source = open_source(Path(file), ignore=ignore)
+        try:
+            with bar() if self._progress and sys.stderr.isatty() else nullcontext(silent) as show:
+                return score_file(
+                    self._lazy.opened,
+                    source,
+                    Path(out),
+                    about=identity_of(self._lazy.spec),
+                    window=window,
+                    show=show,
+                )
         except RewardPoolError as error:
             raise error.with_traceback(None) from users_cause(error)
 

@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "restart": "Replace all workers by new ones of the same spec, as a rollout: no request is lost.",
     "rollback": "Give a pool the model, engine and worker parts of an earlier revision's spec again.",
     "rotate-key": "Replace the keys of a pool by new ones while it serves: no request is lost.",
-    "score": "Score one text as a trainer would; a Generative pool answers in words.",
+    "score": "Score one text, one conversation or the rows of a file as a trainer would.",
     "verify": "Compare a live pool's scores with those that its model should give. Exit code 1: they differ.",
     "gateway": (
         "Answer the protocols of OpenRLHF (/get_reward), slime (/slime) and SandboxFusion (/run_code) from a pool."

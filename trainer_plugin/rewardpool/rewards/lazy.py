@@ -19,7 +19,7 @@ from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
 from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.blocking import BlockingReward
-from rewardpool.rewards.config import RewardLike, as_mapping, parse_reward, refuse_process, refuse_running
+from rewardpool.rewards.config import RewardLike, RewardSpec, as_mapping, parse_reward, refuse_process, refuse_running
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
 
@@ -70,6 +70,11 @@ class LazyReward(PerProcess[BlockingReward]):
             "announcement": announcement,
         }
         super().__init__()
+
+    @property
+    def spec(self) -> RewardSpec:
+        """What it is, checked."""
+        return parse_reward(self._options["spec"], path=self._options["path"])
 
     def _forget(self) -> None:
         super()._forget()

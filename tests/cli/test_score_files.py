@@ -1,0 +1,112 @@
+"""`rewardpool score FILE --out FILE` and a conversation given by options, over a FakeWorker on this machine."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.command_line import CommandLine, rewardpool
+from support.fake_worker import FakeWorker, says
+from support.local_pool import POOL, on_this_machine, write_local_pool
+
+__all__ = ["rewardpool"]
+
+
+@pytest.fixture
+async def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeWorker]:
+    on_this_machine(monkeypatch, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    async with FakeWorker() as running:
+        write_local_pool(tmp_path, url=running.url, model_type="Function")
+        yield running
+
+
+def rows(count: int) -> None:
+    write("rows.jsonl", "".join(json.dumps({"prompt": "?", "response": "a" * row}) + "\n" for row in range(count)))
+
+
+def write(name: str, text: str) -> None:
+    Path(name).write_text(text)
+
+
+def scores() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+
+
+async def test_a_file_is_scored(worker: FakeWorker, rewardpool: CommandLine) -> None:
+    rows(30)
+    ended = await asyncio.to_thread(rewardpool, "score", "rows.jsonl", "--pool", POOL, "--out", "out.jsonl", "--json")
+    assert ended.code == 0, ended.err
+    report = json.loads(ended.out)
+    assert (report["rows"], report["scored"], report["out"]) == (30, 30, "out.jsonl")
+    assert [one["row"] for one in scores()] == list(range(30))
+
+
+async def test_rows_without_a_score_end_the_command_with_1_and_are_told(
+    tmp_path: Path, worker: FakeWorker, rewardpool: CommandLine
+) -> None:
+    rows(2)
+    refused = says(json.dumps({"error": {"code": "function_failed", "message": "no", "fault": "verifier"}}))
+    async with FakeWorker(afterwards=refused) as refusing:
+        write_local_pool(tmp_path, url=refusing.url, model_type="Function")
+        ended = await asyncio.to_thread(rewardpool, "score", "rows.jsonl", "--pool", POOL, "--out", "out.jsonl")
+    assert ended.code == 1
+    assert "without a score, by fault: verifier 2; their lines say why" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rows.jsonl",), "rows.jsonl is a file: give --out FILE to score its rows"),
+        (("none.jsonl", "--out", "out.jsonl"), "none.jsonl: does not exist; give the path of a file"),
+        (("rows.jsonl", "--out", "out.csv"), "--out: out.csv must end in .parquet"),
+        (("rows.jsonl", "--out", "no/out.jsonl"), "--out: there is no folder no; make it"),
+        (("rows.jsonl", "--out", "rows.jsonl"), "--out: rows.jsonl exists already; name another, or delete it"),
+        (("rows.jsonl", "--out", "out.jsonl", "--prompt", "?"), "--out is for a file of rows"),
+        (("rows.jsonl", "--out", "out.jsonl", "--ground-truth", "4"), "--ground-truth is for one text"),
+        (("rows.jsonl", "--out", "out.jsonl", "--ignore", "x"), "rows.jsonl, line 1: there is no column x to ignore"),
+        (("--out", "out.jsonl"), "--out is for a file of rows: name it"),
+        (("text", "--ignore", "x"), "--ignore is for a file of rows"),
+        ((), "say what to score: a text, --prompt with --response, --messages, or a file with --out"),
+        (("--prompt", "?"), "say what to score"),
+        (("text", "--prompt", "?"), "give a text, --prompt with --response, or --messages: one of the three"),
+        (("--messages", "nonsense"), "--messages is not JSON"),
+        (("--messages", "[]"), "--messages must be a list of two messages or more"),
+    ],
+)
+async def test_what_does_not_fit_together_is_refused_before_a_request(
+    worker: FakeWorker, rewardpool: CommandLine, arguments: tuple[str, ...], message: str
+) -> None:
+    rows(2)
+    ended = await asyncio.to_thread(rewardpool, "score", *arguments, "--pool", POOL)
+    assert (ended.code, worker.requests) == (2, [])
+    assert message in ended.sentence
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--prompt", "2 + 2?", "--response", "4"),
+        ("--messages", '[{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]'),
+    ],
+)
+async def test_one_conversation_is_scored(
+    worker: FakeWorker, rewardpool: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    ended = await asyncio.to_thread(rewardpool, "score", *arguments, "--pool", POOL, "--ground-truth", "4", "--json")
+    assert ended.code == 0, ended.err
+    sent: dict[str, Any] = json.loads(worker.requests[0]["input"])
+    assert (sent["solution_str"], sent["ground_truth"]) == ("4", "4")
+    assert json.loads(ended.out)["score"] == float(len(worker.requests[0]["input"]))
+
+
+async def test_a_reward_file_may_say_how_it_is_scored(worker: FakeWorker, rewardpool: CommandLine) -> None:
+    rows(2)
+    write("reward.yaml", f"pool: {POOL}\nweight: 0.0\n")
+    ended = await asyncio.to_thread(
+        rewardpool, "score", "rows.jsonl", "--reward", "reward.yaml", "--out", "out.jsonl", "--json"
+    )
+    assert ended.code == 0, ended.err
+    assert [one["score"] for one in scores()] == [0.0, 0.0]

@@ -1,0 +1,125 @@
+"""How far a file is: rows done, rows a second and the time left, on a terminal as a bar, elsewhere as a line."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+FIRST_AFTER_SECONDS: Final = 2.0
+"""Shorter waits need no progress."""
+LINE_SECONDS: Final = 10.0
+"""Between two lines, where there is no terminal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a file is.
+
+    Attributes:
+        what: Is done, in words.
+        done: Rows that are done, those of earlier runs included.
+        total: Rows that there are; None where that is not known.
+        unscored: Of those that are done; of this run.
+        rate: Rows a second of this run.
+        seconds_left: Until all are done, at that rate; None where that is not known.
+    """
+
+    what: str
+    done: int
+    total: int | None
+    unscored: int
+    rate: float
+    seconds_left: float | None
+
+    def __str__(self) -> str:
+        """A line of text."""
+        of = "" if self.total is None else f" of {self.total:,}"
+        unscored = f", {self.unscored:,} without a score" if self.unscored else ""
+        left = "" if self.seconds_left is None else f", {_duration(self.seconds_left)} left"
+        return f"{self.what} {self.done:,}{of} rows, {self.rate:,.0f} rows/s{unscored}{left}"
+
+
+class Pace:
+    """Works out the rate of what is done.
+
+    Args:
+        what: Is done, in words.
+        before: Rows that earlier runs did.
+        total: Rows that there are; None where that is not known.
+        clock: Gives monotonic seconds.
+    """
+
+    def __init__(
+        self, what: str, *, before: int = 0, total: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._what = what
+        self._before = before
+        self._total = total
+        self._clock = clock
+        self._began = clock()
+
+    def progress(self, done: int, *, unscored: int = 0) -> Progress:
+        """Return how far it is with so many rows done, those of earlier runs included."""
+        seconds = self._clock() - self._began
+        rate = (done - self._before) / seconds if seconds > 0 else 0.0
+        left = (self._total - done) / rate if self._total is not None and rate > 0 else None
+        return Progress(what=self._what, done=done, total=self._total, unscored=unscored, rate=rate, seconds_left=left)
+
+
+Show = Callable[[Progress], None]
+
+
+def silent(progress: Progress) -> None:
+    """Show nothing."""
+
+
+class Lines:
+    """Shows progress as lines, the first after two seconds and then every ten.
+
+    Args:
+        write: Receives each line.
+        clock: Gives monotonic seconds.
+    """
+
+    def __init__(self, write: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._clock = clock
+        self._next = clock() + FIRST_AFTER_SECONDS
+
+    def __call__(self, progress: Progress) -> None:
+        """Show it, if it is time."""
+        now = self._clock()
+        if now >= self._next:
+            self._next = now + LINE_SECONDS
+            self._write(str(progress))
+
+
+@contextmanager
+def bar() -> Iterator[Show]:
+    """Show progress as a bar on stderr, once it has taken two seconds."""
+    from rich.console import Console  # slow to import, and short work needs none of it
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    shown = Bar(BarColumn(bar_width=24), TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
+    task = shown.add_task("", total=None)
+    began = time.monotonic()
+
+    def show(progress: Progress) -> None:
+        if not shown.live.is_started and time.monotonic() - began >= FIRST_AFTER_SECONDS:
+            shown.start()
+        shown.update(task, completed=progress.done, total=progress.total, description=str(progress))
+
+    try:
+        yield show
+    finally:
+        shown.stop()
+
+
+def _duration(seconds: float) -> str:
+    """Seconds as a person reads them: `1 h 05 min`, `3 min 20 s`, `8 s`."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
