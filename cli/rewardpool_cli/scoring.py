@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -96,8 +96,23 @@ def scored_file(spec: Mapping[str, Any], file: Path, out: Path, *, ignore: Colle
     return scored_source(spec, open_source(file, ignore=ignore), out)
 
 
-def scored_source(spec: Mapping[str, Any], source: Source, out: Path) -> FileReport:
-    """Score what a source has, as `scored_file`."""
+def scored_source(
+    spec: Mapping[str, Any],
+    source: Source,
+    out: Path,
+    *,
+    is_kept: bool = True,
+    each: Callable[[Mapping[str, Any]], None] = lambda record: None,
+) -> FileReport:
+    """Score what a source has, as `scored_file`.
+
+    Args:
+        spec: Fields of the reward.
+        source: Has the rows.
+        out: Where the scores go.
+        is_kept: Whether that is a file of the user's, with which a repeated command goes on.
+        each: Receives every row's record in the end.
+    """
     reward = LazyReward(spec, who=None)
 
     def opened() -> BlockingReward:
@@ -111,9 +126,9 @@ def scored_source(spec: Mapping[str, Any], source: Source, out: Path) -> FileRep
 
     try:
         with bar() if screens.err.is_terminal else nullcontext(Lines(write)) as show:
-            return score_file(opened, source, out, about=identity_of(reward.spec), show=show)
+            return score_file(opened, source, out, about=identity_of(reward.spec), show=show, each=each)
     except BaseException:
-        if (journal := journal_of(out)).exists():
+        if is_kept and (journal := journal_of(out)).exists():
             write(f"what is scored is kept in {journal}; the same command goes on there")
         raise
     finally:

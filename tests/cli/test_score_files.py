@@ -110,3 +110,40 @@ async def test_a_reward_file_may_say_how_it_is_scored(worker: FakeWorker, reward
     )
     assert ended.code == 0, ended.err
     assert [one["score"] for one in scores()] == [0.0, 0.0]
+
+
+def pairs(*lengths: tuple[str, int, int]) -> None:
+    made = [
+        {"prompt": "?", "chosen": "c" * chosen, "rejected": "r" * rejected, "subset": subset, "id": row}
+        | {"chosen_model": "x", "rejected_model": "y"}
+        for row, (subset, chosen, rejected) in enumerate(lengths)
+    ]
+    write("pairs.jsonl", "".join(json.dumps(one) + "\n" for one in made))
+
+
+async def test_eval_has_the_accuracy_by_subset(worker: FakeWorker, rewardpool: CommandLine) -> None:
+    # A FakeWorker gives the length of what it is sent: the longer answer has the higher score.
+    pairs(("chat", 5, 1), ("chat", 1, 5), ("safety", 5, 1), ("safety", 2, 2))
+    command = ("eval", "pairs.jsonl", "--pool", POOL)
+    ended = await asyncio.to_thread(rewardpool, *command, "-o", "json", "--out", "scores.jsonl")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert (found["accuracy"], found["mean_of_subsets"], found["pairs"]) == (0.5, 0.5, 4)
+    assert found["subsets"]["safety"] == {
+        "accuracy": 0.5,
+        "pairs": 2,
+        "right": 1,
+        "wrong": 0,
+        "ties": 1,
+        "unscored": 0,
+    }
+    table = (await asyncio.to_thread(rewardpool, *command)).out.splitlines()
+    assert [line.split()[0] for line in table if line.strip()][:3] == ["subset", "chat", "safety"]
+    assert table[1].split()[-1] == "50.0%"
+
+
+async def test_eval_refuses_what_has_no_pairs(worker: FakeWorker, rewardpool: CommandLine) -> None:
+    rows(2)
+    ended = await asyncio.to_thread(rewardpool, "eval", "rows.jsonl", "--pool", POOL)
+    assert (ended.code, worker.requests) == (2, [])
+    assert "Accepted are prompt, chosen, rejected" in ended.sentence

@@ -71,6 +71,7 @@ FORMS: Final = (
     ),
     Form(name="pairs of whole conversations", prompt=None, answers=_PAIR, further=("margin",)),
 )
+PAIRS: Final = tuple(form for form in FORMS if form.is_pair)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +93,13 @@ class FormError(Exception):
     """Columns, or a row, that are of no accepted form; the message has what is accepted."""
 
 
-def form_of(columns: Collection[str], *, ignore: Collection[str] = ()) -> Form:
+def form_of(columns: Collection[str], *, ignore: Collection[str] = (), forms: Sequence[Form] = FORMS) -> Form:
     """Return the form whose columns these are.
 
     Args:
         columns: Of the file.
         ignore: Columns that are not read.
+        forms: Those that are accepted.
 
     Raises:
         FormError: It is none, or a column to ignore is not there.
@@ -105,26 +107,26 @@ def form_of(columns: Collection[str], *, ignore: Collection[str] = ()) -> Form:
     if absent := sorted(set(ignore) - set(columns)):
         raise FormError(f"there is no column {absent[0]} to ignore; there are {_listed(columns)}")
     given = set(columns) - set(ignore)
-    fitting = [form for form in FORMS if set(form.needs) <= given]
+    fitting = [form for form in forms if set(form.needs) <= given]
     # Of forms that fit, the one that says most about the row: with a prompt, pairs are no whole conversations.
     fitting = [form for form in fitting if not any(set(form.needs) < set(other.needs) for other in fitting)]
     if len(fitting) != 1:
         problem = "which is no accepted form" if not fitting else "which is more than one form"
         remedy = "rename its columns" if not fitting else "ignore those that are not meant"
-        raise FormError(f"it has the columns {_listed(given)}, {problem}; {remedy}. {accepted()}")
+        raise FormError(f"it has the columns {_listed(given)}, {problem}; {remedy}. {accepted(forms)}")
     [form] = fitting
     if unknown := sorted(given - set(form.needs) - set(form.takes)):
         known = (*form.needs, *form.takes)
         raise FormError(
             f"the form {form.name} has no column {unknown[0]}{did_you_mean(unknown[0], set(known) - given)}; ignore it,"
-            f" or rename it to one of {_listed(form.takes)}. {accepted()}"
+            f" or rename it to one of {_listed(form.takes)}. {accepted(forms)}"
         )
     return form
 
 
-def accepted() -> str:
+def accepted(forms: Sequence[Form]) -> str:
     """Return the forms in words."""
-    return "Accepted are " + "; ".join(f"{', '.join(form.needs)} ({form.name})" for form in FORMS)
+    return "Accepted are " + "; ".join(f"{', '.join(form.needs)} ({form.name})" for form in forms)
 
 
 def check_columns(columns: Collection[str], form: Form, *, ignore: Collection[str] = ()) -> None:

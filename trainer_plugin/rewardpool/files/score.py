@@ -64,6 +64,7 @@ def score_file(
     about: Mapping[str, Any],
     window: int = WINDOW,
     show: Show = silent,
+    each: Callable[[Mapping[str, Any]], None] = lambda record: None,
 ) -> FileReport:
     """Score the rows of a file that are not scored yet, and write the scores of all of them.
 
@@ -74,6 +75,7 @@ def score_file(
         about: What scores, in words by their keys; an output that another one began is refused.
         window: Most rows in flight.
         show: Receives how far it is.
+        each: Receives every row's record in the end, in the order of the file.
 
     Raises:
         ConfigError: The file, the output or the reward cannot be used as they are; nothing was asked.
@@ -100,7 +102,7 @@ def score_file(
                 f"has {journal.done} rows, and had {checked.rows} when it was checked: it was changed while it was"
                 f" scored; give it back as it was, or delete {journal.path} to begin anew",
             )
-        counts = _Counts()
+        counts = _Counts(each)
         write_output(out, map(counts.count, journal.in_order()))
         journal.delete()
     return FileReport(
@@ -194,7 +196,8 @@ def _score(
 class _Counts:
     """Counts records as they pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, each: Callable[[Mapping[str, Any]], None]) -> None:
+        self._each = each
         self.unscored: Counter[str] = Counter()
         self.revisions: dict[str, Counter[str]] = {}
 
@@ -204,4 +207,5 @@ class _Counts:
         for answer in outcomes_of(record):
             for pool, seen in answer.get("revisions", {}).items():
                 self.revisions.setdefault(pool, Counter()).update(seen)
+        self._each(record)
         return record

@@ -6,7 +6,7 @@ The first reading checks every row and makes the digest, so that a file is refus
 import hashlib
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from rewardpool.errors import ConfigError
-from rewardpool.files.forms import FileRow, Form, FormError, check_columns, form_of, read_row
+from rewardpool.files.forms import FORMS, FileRow, Form, FormError, check_columns, form_of, read_row
 
 JSON_LINES: Final = (".jsonl", ".ndjson")
 PARQUET: Final = ".parquet"
@@ -45,19 +45,17 @@ class Source(ABC):
     Args:
         path: Of the file.
         ignore: Columns that are not read.
+        forms: That its rows may have.
     """
 
-    def __init__(self, path: Path, ignore: Collection[str] = ()) -> None:
+    def __init__(self, path: Path, ignore: Collection[str] = (), forms: Sequence[Form] = FORMS) -> None:
         self.path = path
         self._ignore = tuple(ignore)
+        self._forms = forms
 
     @abstractmethod
     def _raw(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Number and columns of the rows that are wanted. Raises ConfigError."""
-
-    @abstractmethod
-    def _columns(self, first: Mapping[str, Any]) -> Collection[str]:
-        """The columns of the file, of which this is the first row."""
 
     @abstractmethod
     def _place(self, number: int) -> str:
@@ -78,7 +76,7 @@ class Source(ABC):
         rows = 0
         for number, row in self._raw(lambda number: True):
             try:
-                form = form or form_of(self._columns(row), ignore=self._ignore)
+                form = form or form_of(row.keys(), ignore=self._ignore, forms=self._forms)
                 self._read(row, form, number)
             except FormError as error:
                 raise ConfigError(f"{self.path}, {self._place(number)}", str(error)) from None
@@ -130,9 +128,6 @@ class JsonLines(Source):
             raise ConfigError(place, 'is no JSON object; write one such as {"prompt": …, "response": …}')
         return row
 
-    def _columns(self, first: Mapping[str, Any]) -> Collection[str]:
-        return first.keys()
-
     def _place(self, number: int) -> str:
         return f"line {number + 1}"
 
@@ -155,9 +150,6 @@ class Parquet(Source):
                     yield from ((number + place, row) for place, row in enumerate(rows) if mine[place])
                 number += batch.num_rows
 
-    def _columns(self, first: Mapping[str, Any]) -> Collection[str]:
-        return first.keys()
-
     def _place(self, number: int) -> str:
         return f"row {number}"
 
@@ -172,16 +164,16 @@ def pyarrow_parquet(field: str) -> Any:
         ) from None
 
 
-def open_source(path: Path, *, ignore: Collection[str] = ()) -> Source:
-    """Return the file as the form that its name says.
+def open_source(path: Path, *, ignore: Collection[str] = (), forms: Sequence[Form] = FORMS) -> Source:
+    """Return the file as JSON lines or Parquet, as its name says; the arguments are those of `Source`.
 
     Raises:
         ConfigError: There is no such file, or its name says no accepted form.
     """
     if is_parquet(path, field="FILE"):
-        found: Source = Parquet(path, ignore)
+        found: Source = Parquet(path, ignore, forms)
     else:
-        found = JsonLines(path, ignore)
+        found = JsonLines(path, ignore, forms)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist" if not path.exists() else "cannot be read twice"
         raise ConfigError(str(path), f"{what}; give the path of a file")
