@@ -181,7 +181,7 @@ cannot be measured.
 - `rollback`: goes to the stable revision or, where that one serves, to the one before it; `--to-revision` names another
   that is kept. In a cluster it patches the spec only if nobody changed the pool in the meantime; on this machine the
   function's code goes back too. Change the manifest in your repository and the code as well, or the next apply or `up`
-  brings the failed revision back ([rollouts](rollouts.md)).
+  brings the failed revision back ([rollouts](revisions.md)).
 - `down` and `delete` with `-f`: a manifest in another folder than that of the pool's is refused, with both folders. A
   pool that is meant all the same has a name.
 - `scale`, `restart`, `rollback` and `rotate-key` show their progress until it is done; `--no-wait` returns at once.

@@ -1,4 +1,4 @@
-"""The step from one to eight times the load, beside the computed table of docs/peers.md."""
+"""The step from one to eight times the load, beside the computed table of docs/results/peers.md."""
 
 import pytest
 from autoscaler.policies import factories
