@@ -1,7 +1,7 @@
 """Each peer against the computed step response and what was measured of the real one (its rules: test_peer_rules.py).
 
-Tables of docs/results/peers.md: "computed" is one replica at first, 64 at most, load from one to eight times the target at 0 s;
-"measured" is a target of 4, up to 8 pods that were ready after 2 to 3 s.
+Tables of docs/results/peers.md: "computed" is one replica at first, 64 at most, load from one to eight times the target
+at 0 s; "measured" is a target of 4, up to 8 pods that were ready after 2 to 3 s.
 """
 
 import pytest
