@@ -135,9 +135,9 @@ async def test_slimes_own_remote_client_is_answered_by_the_gateway_though_worker
     await machine.up(model={"source": "python://slow:slow", "type": "Function"}, replicas=2)
     process = machine.start("gateway", POOL, "--listen", "127.0.0.1:0")
     assert process.stdout is not None
-    found = re.search(r"and (http://\S+/slime)", await asyncio.to_thread(process.stdout.readline))
+    found = re.search(r"answers at (http://\S+)/get_reward", await asyncio.to_thread(process.stdout.readline))
     assert found is not None
-    args = arguments(rm_url=found[1])
+    args = arguments(rm_url=found[1] + "/slime")
     args.custom_rm_path, args.rm_type = None, "remote_rm"
     rewards = await while_worker_and_router_die(machine, slime.of_many(args, samples(slime)))
     if shared := getattr(sys.modules[slime.of_many.__module__], "_get_shared_session", None):  # miles opens one a call

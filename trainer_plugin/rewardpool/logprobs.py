@@ -20,12 +20,13 @@ class Logprobs:
     Attributes:
         start: Position of the first row.
         revision: Of the pool's workers that answered; None where the server names none.
+        flat: The numbers as the wire has them, row by row.
     """
 
     start: int
     revision: str | None
     _asked: Question = field(repr=False)
-    _values: Values = field(repr=False)
+    flat: Values = field(repr=False)
 
     def __len__(self) -> int:
         """Rows."""
@@ -34,27 +35,27 @@ class Logprobs:
     @property
     def token_ids(self) -> memoryview:
         """Tokens that the rows belong to, as they were sent; int32, shape (rows,)."""
-        return memoryview(self._values.token_ids)
+        return memoryview(self.flat.token_ids)
 
     @property
     def logprobs(self) -> memoryview:
         """Their log-probabilities; float32, shape (rows,)."""
-        return memoryview(self._values.logprobs)
+        return memoryview(self.flat.logprobs)
 
     @property
     def top_ids(self) -> memoryview | None:
         """Most likely tokens at each position, the likeliest first; int32, shape (rows, top_k)."""
-        return _shaped(self._values.top_ids, self._asked.rows, self._asked.top_k)
+        return _shaped(self.flat.top_ids, self._asked.rows, self._asked.top_k)
 
     @property
     def top_logprobs(self) -> memoryview | None:
         """Log-probabilities of those; float32, shape (rows, top_k)."""
-        return _shaped(self._values.top_logprobs, self._asked.rows, self._asked.top_k)
+        return _shaped(self.flat.top_logprobs, self._asked.rows, self._asked.top_k)
 
     @property
     def ids_logprobs(self) -> memoryview | None:
         """Log-probabilities of the `ids` that were asked for; float32, shape (rows, m)."""
-        return _shaped(self._values.ids_logprobs, self._asked.rows, self._asked.ids_per_row)
+        return _shaped(self.flat.ids_logprobs, self._asked.rows, self._asked.ids_per_row)
 
 
 def _shaped(values: "array[Any]", rows: int, columns: int) -> memoryview | None:

@@ -6,13 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
+from rewardpool.gateway.opened import open_pool
 from rewardpool.gateway.running import DEADLINE_SECONDS, key_for, parse_listen, serve
-from rewardpool.gateway.server import GatewaySettings, gateway_app
+from rewardpool.gateway.server import TEACHER, GatewaySettings, gateway_app
 from rewardpool.policy_text import PolicyText
-from rewardpool.rewards import Announcement, open_announced
+from rewardpool.rewards import Announcement
 from rewardpool_cli import screens
 from rewardpool_cli.options import Namespace, PoolName
 from rewardpool_cli.trainer_names import full_name
+
+ROUTES_OF_REWARDS = "get_reward, /slime and /run_code"
 
 
 def gateway(
@@ -37,6 +40,8 @@ def gateway(
 ) -> None:
     """Answer the protocols of OpenRLHF (/get_reward), slime (/slime) and SandboxFusion (/run_code) from a pool.
 
+    A Teacher answers those of SGLang (/generate) and vLLM (/v1/completions, /inference/v1/generate).
+
     Example: rewardpool gateway rl/skywork --listen 127.0.0.1:5000 --policy-tokenizer Qwen/Qwen2.5-7B-Instruct
     """
     pool = full_name(name, namespace)
@@ -44,13 +49,12 @@ def gateway(
     key = key_for(host, key_file)
     text = PolicyText.load(policy_tokenizer, field="--policy-tokenizer")
     spec: dict[str, Any] = {"pool": pool, "timeout": timeout, "wait_seconds": wait_seconds}
-    if tokenizer is not None:
-        spec["tokenizer"] = tokenizer
     # It stands for the job, whichever process of that asks.
-    opening = open_announced(spec, Announcement(rank=0, ranks=1), path="gateway")
+    opening = open_pool(spec, Announcement(rank=0, ranks=1), tokenizer=tokenizer, path="gateway")
     app = gateway_app(opening, GatewaySettings(text=text, key=key, with_parts=with_parts, timeout=timeout))
 
     def ready(url: str) -> None:
-        screens.err.print(f"{pool} answers at {url}/get_reward, /slime and /run_code", markup=False, soft_wrap=True)
+        routes = "generate, /v1/completions and /inference/v1/generate" if TEACHER in app else ROUTES_OF_REWARDS
+        screens.err.print(f"{pool} answers at {url}/{routes}", markup=False, soft_wrap=True)
 
     asyncio.run(serve(app, host=host, port=port, ready=ready))

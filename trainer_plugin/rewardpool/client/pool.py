@@ -34,7 +34,7 @@ from rewardpool.errors import InvalidSampleError, PoolError, SampleError, WrongT
 from rewardpool.logprobs import Logprobs
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
-from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadRequestError, check_question, question
+from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadRequestError, Question, check_question, question
 
 log = logging.getLogger(__name__)
 
@@ -363,6 +363,13 @@ class Pool:
         label = label or f"#{next(self._unnamed)}"
         try:
             asked = question(token_ids, start=start, top_k=top_k, ids=ids)
+        except BadRequestError as error:
+            raise InvalidSampleError(label, str(error)) from None
+        return await self.logprobs_of(asked, label=label)
+
+    async def logprobs_of(self, asked: Question, *, label: str) -> Logprobs:
+        """As `logprobs`, for a question that is made."""
+        try:
             check_question(asked)
         except BadRequestError as error:
             raise InvalidSampleError(label, str(error)) from None

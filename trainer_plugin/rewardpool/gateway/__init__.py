@@ -2,6 +2,8 @@
 
     wire     pure: what OpenRLHF and slime send, and what they expect back
     run_code pure: the same of SandboxFusion's clients
+    logprobs pure: the same of vLLM's clients, who ask for log-probabilities
+    opened   what the pool's type makes of it: a reward, or a teacher
     server   routes, key, bounds, failures, health and metrics
     running  from the start to SIGTERM
 

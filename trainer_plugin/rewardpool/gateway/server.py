@@ -4,9 +4,10 @@
 400  the body is not what the protocol says
 401  the key is missing or wrong
 403  a browser asks for a page of somebody else's
+404  log-probabilities of another model than the teacher's are asked
 413  the body is larger than 16 MiB
 422  a row cannot be rated whoever tries: too long, or its prompt or the end of its response cannot be read
-501  `/run_code` is asked of a pool that runs no programs
+501  the pool is of another type than the route: one that runs programs has `/run_code`, a Teacher log-probabilities
 503  a row has no reward now; trying again may help
 504  the same of `/run_code`, whose clients try again after this status alone
 """
@@ -14,10 +15,11 @@
 import asyncio
 import hmac
 import logging
+import re
 import time
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -33,12 +35,31 @@ from rewardpool.errors import (
     SampleError,
     SampleTooLongError,
 )
+from rewardpool.gateway.logprobs import (
+    COMPLETIONS,
+    TOKENS,
+    PromptLogprobs,
+    completions_answer,
+    parse_completions,
+    parse_tokens,
+    tokens_answer,
+)
+from rewardpool.gateway.opened import OpenTeacher
 from rewardpool.gateway.run_code import FUNCTION, RunCode, run_code_answer, sandbox_error
 from rewardpool.gateway.run_code import PATH as RUN_CODE
 from rewardpool.gateway.running import DEADLINE_SECONDS
 from rewardpool.gateway.wire import Query, SlimeSample, openrlhf_answer, reads_prompts, scored, slime_answer
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.opened import OpenReward
+from rewardpool_api.teacher_wire import (
+    ANY_MODEL,
+    LOGPROBS_PATH,
+    BadRequestError,
+    Question,
+    Values,
+    parse_request,
+    sglang_answer,
+)
 from rewardpool_runtime.http_server import LOOPBACK, is_of_another_page, read_body
 
 log = logging.getLogger(__name__)
@@ -50,7 +71,9 @@ OPEN_PATHS = frozenset({"/health", "/metrics"})
 """Need no key."""
 
 REWARD = web.AppKey("reward", OpenReward)
+TEACHER = web.AppKey("teacher", OpenTeacher)
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -86,8 +109,10 @@ class Figures:
         self.rows = Counter("rewardpool_gateway_rewards", "Rewards given.", ["protocol"], registry=self.registry)
 
 
-def gateway_app(opening: AbstractAsyncContextManager[OpenReward], settings: GatewaySettings) -> web.Application:
-    """The application; it opens the reward when it starts, and closes it after the last request.
+def gateway_app(
+    opening: AbstractAsyncContextManager[OpenReward | OpenTeacher], settings: GatewaySettings
+) -> web.Application:
+    """The application; it opens the reward or teacher when it starts, and closes it after the last request.
 
     Starting it raises what `opening` raises, and ConfigError where the reward needs groups, which the wire lacks.
     """
@@ -96,6 +121,10 @@ def gateway_app(opening: AbstractAsyncContextManager[OpenReward], settings: Gate
 
     async def opened(app: web.Application) -> AsyncIterator[None]:
         async with opening as reward:
+            if isinstance(reward, OpenTeacher):
+                app[TEACHER] = reward
+                yield
+                return
             if reward.needs_group:
                 raise ConfigError("reward", "needs whole groups, and a gateway is sent single samples; use the adapter")
             if reward.moments is not None:
@@ -112,6 +141,10 @@ def gateway_app(opening: AbstractAsyncContextManager[OpenReward], settings: Gate
     app.router.add_post("/get_reward", gateway.openrlhf)
     app.router.add_post("/slime", gateway.slime)
     app.router.add_post(RUN_CODE, gateway.run_code)
+    app.router.add_get("/v1/models", gateway.models)
+    app.router.add_post(LOGPROBS_PATH, gateway.generate)
+    app.router.add_post(COMPLETIONS, gateway.completions)
+    app.router.add_post(TOKENS, gateway.tokens)
     return app
 
 
@@ -133,8 +166,8 @@ class _Gateway:
 
     async def openrlhf(self, request: web.Request) -> web.Response:
         """`--reward.remote_url http://HOST:PORT/get_reward`."""
+        reward = _reward(request)
         query = await _body(request, Query)
-        reward = request.app[REWARD]
         episodes = query.episodes(self._settings.text, strict=reads_prompts(reward.pools.values()))
         ratings = scored(await reward.rate_batch(episodes))
         self._figures.rows.labels("get_reward").inc(len(ratings))
@@ -142,8 +175,8 @@ class _Gateway:
 
     async def slime(self, request: web.Request) -> web.Response:
         """`--rm-type remote_rm --rm-url http://HOST:PORT/slime`."""
+        reward = _reward(request)
         sample = await _body(request, SlimeSample)
-        reward = request.app[REWARD]
         episode = sample.episode(self._settings.text, strict=reads_prompts(reward.pools.values()))
         [rating] = scored([await reward.rate(episode)])
         self._figures.rows.labels("slime").inc()
@@ -151,8 +184,8 @@ class _Gateway:
 
     async def run_code(self, request: web.Request) -> web.Response:
         """`reward.sandbox_fusion.url=http://HOST:PORT/run_code`."""
+        pools = list(_reward(request).pools.values())
         program = await _body(request, RunCode)
-        pools = list(request.app[REWARD].pools.values())
         seconds = program.answer_seconds(self._settings.timeout)
         try:
             async with asyncio.timeout(seconds):
@@ -164,6 +197,65 @@ class _Gateway:
             raise web.HTTPNotImplemented(text=f"the pool runs no programs: set its model.source to {FUNCTION}")
         self._figures.rows.labels("run_code").inc()
         return web.json_response(run_code_answer(verdict))
+
+    async def models(self, request: web.Request) -> web.Response:
+        """The teacher, which clients of vLLM ask for its name."""
+        endpoint = _teacher(request).endpoint
+        card = {"id": endpoint.served_name, "object": "model", "owned_by": "rewardpool"}
+        longest = {"max_model_len": endpoint.max_model_len}
+        return web.json_response({"object": "list", "data": [card | longest]})
+
+    async def generate(self, request: web.Request) -> web.Response:
+        """`--rm-url http://HOST:PORT/generate` of slime and miles, and AReaL with SGLang."""
+        teacher = _teacher(request)
+        asked, words = await _parsed(request, parse_request)
+        if words is None:
+            raise web.HTTPBadRequest(
+                text="session_params.rewardpool is for a pool's routers: ask those by RewardPool's client"
+            )
+        _refuse_other(teacher, asked.model)
+        [found] = await self._logprobs(teacher, [asked], words.reworded)
+        model = teacher.endpoint.served_name
+        return await _answer(lambda: sglang_answer(found, asked, words, echo={"model": model}))
+
+    async def completions(self, request: web.Request) -> web.Response:
+        """TRL's `teacher_model_server_url`, and AReaL's with vLLM."""
+        return await self._vllm(request, parse_completions, completions_answer)
+
+    async def tokens(self, request: web.Request) -> web.Response:
+        """prime-rl's and SkyRL's."""
+        return await self._vllm(request, parse_tokens, tokens_answer)
+
+    async def _vllm(
+        self,
+        request: web.Request,
+        parse: Callable[[bytes], PromptLogprobs],
+        write: Callable[..., bytes],
+    ) -> web.Response:
+        teacher = _teacher(request)
+        asked = await _parsed(request, parse)
+        _refuse_other(teacher, asked.model)
+        found = await self._logprobs(teacher, asked.sequences, asked.reworded)
+        return await _answer(lambda: write(found, asked, model=teacher.endpoint.served_name))
+
+    async def _logprobs(
+        self, teacher: OpenTeacher, sequences: Sequence[Question], reworded: Callable[[str], str]
+    ) -> list[Values]:
+        """Of all of them; the first error gives up the others."""
+
+        async def one(index: int, asked: Question) -> Values:
+            try:
+                return await teacher.logprobs(asked, label=f"sequence {index}")
+            except InvalidSampleError as error:
+                raise InvalidSampleError(error.sample, reworded(error.problem)) from None
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(index, asked)) for index, asked in enumerate(sequences)]
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        self._figures.rows.labels("logprobs").inc(len(tasks))
+        return [task.result() for task in tasks]
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -196,6 +288,8 @@ class _Gateway:
             return await handler(request)
         except web.HTTPException as error:
             return _failed(request, error.status, error.text or error.reason)
+        except BadRequestError as error:
+            return _failed(request, 400, str(error))
         except (InvalidSampleError, SampleTooLongError) as error:
             return _failed(request, 422, str(error), cause=error)
         except SampleError as error:
@@ -213,6 +307,37 @@ async def _body(request: web.Request, model: type[M]) -> M:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "body"
         raise web.HTTPBadRequest(text=f"{field}: {first['msg']}") from error
+
+
+async def _parsed(request: web.Request, parse: Callable[[bytes], T]) -> T:
+    """Beside the loop: a request may have a million token ids."""
+    body = await read_body(request)
+    return await asyncio.to_thread(parse, body)
+
+
+async def _answer(write: Callable[[], bytes]) -> web.Response:
+    return web.Response(body=await asyncio.to_thread(write), content_type="application/json")
+
+
+def _reward(request: web.Request) -> OpenReward:
+    if (teacher := request.app.get(TEACHER)) is not None:
+        raise web.HTTPNotImplemented(
+            text=f"{teacher.endpoint.pool} is a Teacher, which gives no reward: ask {LOGPROBS_PATH}, {COMPLETIONS} or"
+            f" {TOKENS}"
+        )
+    return request.app[REWARD]
+
+
+def _teacher(request: web.Request) -> OpenTeacher:
+    if (teacher := request.app.get(TEACHER)) is None:
+        raise web.HTTPNotImplemented(text="the pool is no Teacher, and only those give log-probabilities")
+    return teacher
+
+
+def _refuse_other(teacher: OpenTeacher, model: str | None) -> None:
+    served = teacher.endpoint.served_name
+    if model not in (None, ANY_MODEL, served):
+        raise web.HTTPNotFound(text=f"model is {model!r:.80}, and {served!r} is served here: ask for that")
 
 
 def _has_key(headers: Mapping[str, str], key: str) -> bool:
@@ -243,4 +368,6 @@ def _failed(
     answer: dict[str, Any] = {"error": problem[:2000]}
     if cause is not None:
         answer |= {"fault": cause.fault, "kind": cause.kind}
-    return web.json_response(answer, status=status, headers=headers)
+    # Trainers that call raise_for_status show the reason and throw the body away.
+    reason = re.sub(r"[^\x20-\x7e]+", " ", problem)[:300]
+    return web.json_response(answer, status=status, reason=reason, headers=headers)

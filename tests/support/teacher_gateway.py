@@ -1,0 +1,30 @@
+"""A gateway before a FakeWorker with the teacher of fifty tokens; no router and no engine."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp.test_utils import TestClient, TestServer
+from support.fake_worker import FakeWorker
+from support.local_pool import POOL, write_local_pool
+from support.tiny_teacher import teaches
+
+from rewardpool.gateway.opened import open_pool
+from rewardpool.gateway.server import GatewaySettings, gateway_app
+from rewardpool.policy_text import PolicyText
+from rewardpool.rewards import Announcement
+
+
+@asynccontextmanager
+async def teacher_gateway(
+    state_dir: Path, *script: Any, model_type: Any = "Teacher", afterwards: Any = teaches, **settings: Any
+) -> AsyncIterator[tuple[TestClient[Any, Any], FakeWorker]]:
+    """Its client, and the worker, which answers by a script first; `state_dir` is where this process finds pools."""
+    async with FakeWorker(*script, afterwards=afterwards) as worker:
+        write_local_pool(state_dir, url=worker.url, model_type=model_type)
+        spec = {"pool": POOL, "timeout": 10}
+        opening = open_pool(spec, Announcement(rank=0, ranks=1), tokenizer=None, path="gateway")
+        app = gateway_app(opening, GatewaySettings(text=PolicyText(), **settings))
+        async with TestClient(TestServer(app)) as client:
+            yield client, worker

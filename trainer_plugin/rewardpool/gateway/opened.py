@@ -1,0 +1,63 @@
+"""What a gateway answers from: a reward, or a teacher."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rewardpool.client.pool import Pool
+from rewardpool.config import RewardConfig
+from rewardpool.demand.bursts import Bursts
+from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.rewards import Announcement, open_announced
+from rewardpool.rewards.opened import OpenReward
+from rewardpool_api.teacher_wire import Question, Values
+
+
+@dataclass(frozen=True)
+class OpenTeacher:
+    """A pool of type Teacher that counts what is in flight."""
+
+    pool: Pool
+    bursts: Bursts
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """As `Pool.endpoint`."""
+        return self.pool.endpoint
+
+    async def logprobs(self, asked: Question, *, label: str) -> Values:
+        """Ask about one sequence. Raises what `Pool.logprobs` raises."""
+        with self.bursts.sample():
+            return (await self.pool.logprobs_of(asked, label=label)).flat
+
+
+@asynccontextmanager
+async def open_pool(
+    spec: Mapping[str, Any], announcement: Announcement, *, tokenizer: str | None, path: str
+) -> AsyncIterator[OpenReward | OpenTeacher]:
+    """Open a pool as what its type is; the demand ends with the `async with` block.
+
+    Args:
+        spec: Fields of a `RewardConfig`.
+        announcement: What is known of the job beforehand.
+        tokenizer: The reward model's, of a pool that scores; None for that of its model.
+        path: In front of the fields' names in messages.
+
+    Raises:
+        ConfigError: Fields are wrong, or the reward cannot be made.
+        PoolError: The pool cannot be used.
+    """
+    async with Pool.shared(RewardConfig.parse(spec, path=path)) as pool:
+        if pool.endpoint.model_type == "Teacher":
+            demand = pool.demand(
+                samples=announcement.samples,
+                steps=announcement.steps,
+                rank=announcement.rank,
+                ranks=announcement.ranks,
+            )
+            yield OpenTeacher(pool, Bursts([demand]))
+            return
+        part = {**spec} if tokenizer is None else {**spec, "tokenizer": tokenizer}
+        async with open_announced(part, announcement, path=path) as reward:
+            yield reward
