@@ -1,5 +1,6 @@
 """What the pages point to is there: other pages, headings, files, tests and make's targets."""
 
+import ast
 import os
 import re
 import subprocess
@@ -18,6 +19,23 @@ PAGES = [
 FOLDERS = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != ".")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)(?:::(\w+))?`")
+ROOMS = (
+    "crds",
+    "runtime",
+    "page",
+    "workers",
+    "control",
+    "kube",
+    "operator",
+    "local",
+    "simulator",
+    "trainer_plugin",
+    "trainer",
+    "cli",
+)
+PYTHON_NAME = re.compile(r"(?:(?<=://)|(?<![\w./+=-]))(rewardpool(?:_\w+)?(?:\.[A-Za-z_]\w*)+)(?::(\w+))?(?![\w/-])")
+OTHER_NAMES = {"rewardpool.dev", "rewardpool.spec", "rewardpool.enabled", "rewardpool.rewardpool"}
+"""The API's group, fields of the resource, a value of the chart: what begins like the package and is none of it."""
 TARGET = re.compile(r"(?<![\w-])make ([a-z0-9]+(?:-[a-z0-9]+)*)(?=[`\s])")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -57,6 +75,38 @@ def names_in_code(text: str) -> set[str]:
     return set(re.findall(r"\bdef (\w+)", text)) | set(re.findall(r"\bclass (\w+)", text))
 
 
+def names_below(tree: ast.AST) -> set[str]:
+    """Functions, classes, variables and imports of a module or class, whatever block of it they are in."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.alias(name=name, asname=asname):
+                found.add(asname or name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+    return found
+
+
+def is_importable(name: str) -> bool:
+    """Whether a dotted name is a module of the product, or a name in one; read, since torch or verl may be missing."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        stems = [ROOT / room / "/".join(parts[:end]) for room in ROOMS]
+        for file in (file for stem in stems for file in (stem.with_suffix(".py"), stem / "__init__.py")):
+            if file.is_file():
+                return set(parts[end:]) <= names_below(ast.parse(file.read_text()))
+    return False
+
+
+def python_names(page: str) -> set[str]:
+    """Names of the product's packages that a page's code has."""
+    code = "\n".join(re.findall(r"`[^`\n]+`|^```.*?^```", page, re.MULTILINE | re.DOTALL))
+    found = {f"{name}.{function}".rstrip(".") for name, function in PYTHON_NAME.findall(code)}
+    return {name for name in found if ".".join(name.split(".")[:2]) not in OTHER_NAMES}
+
+
 @each_page
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert broken_links(page) == []
@@ -70,6 +120,38 @@ def test_every_file_and_test_that_is_named_exists(page: Path) -> None:
         if not (ROOT / path).exists() or (name and name not in names_in_code((ROOT / path).read_text()))
     ]
     assert missing == []
+
+
+def uneven_rows(page: str) -> list[str]:
+    """Rows of tables that have more or fewer cells than the head of their table."""
+    found = []
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        cells = [len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()]
+        found += [row for row, count in zip(table.splitlines(), cells, strict=True) if count != cells[0]]
+    return found
+
+
+@each_page
+def test_every_row_of_a_table_has_the_cells_of_its_head(page: Path) -> None:
+    assert uneven_rows(prose(page)) == []
+
+
+def test_a_row_with_a_cell_too_many_is_found() -> None:
+    table = "| a | b |\n|---|---|\n| `x\\|y` | 1 |\n| x | y | z |\n"
+    assert uneven_rows(table) == ["| x | y | z |"]
+
+
+@each_page
+def test_every_name_of_a_package_that_is_given_exists(page: Path) -> None:
+    assert [name for name in sorted(python_names(page.read_text())) if not is_importable(name)] == []
+
+
+def test_a_name_that_no_package_has_is_found() -> None:
+    page = "`rewardpool.Reward` `rewardpool.dev/pool` `python://rewardpool.sandbox.run_code:score` `rewardpool.trl.x`"
+    assert sorted(name for name in python_names(page) if not is_importable(name)) == [
+        "rewardpool.sandbox.run_code.score",
+        "rewardpool.trl.x",
+    ]
 
 
 @each_page
