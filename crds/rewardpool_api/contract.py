@@ -38,8 +38,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-import orjson
-
 from rewardpool_api.teacher_wire import LOGPROBS_PATH
 
 SCORE_PATH = "/v1/embeddings"
@@ -192,6 +190,8 @@ def parse_object(body: bytes | str) -> dict[str, Any]:
     Raises:
         InvalidResponseError: it is something else.
     """
+    import orjson  # engines' images, where this module is for its names, need not have it
+
     try:
         answer = orjson.loads(body)
     except ValueError:

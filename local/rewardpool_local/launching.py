@@ -19,7 +19,6 @@ from rewardpool_local.supervised_process import Command
 from rewardpool_runtime.listeners import HOST, HeldPort
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
 from rewardpool_worker.engines.launch import LINK, adapter_path
-from rewardpool_worker.mounted import DOWNLOAD_PACKAGE
 
 _SOCKETS_IN: Final = {"vllm": "VLLM_RPC_BASE_PATH", "sglang": "TMPDIR"}
 """Engine -> variable that names the folder of the sockets by which its processes speak to each other."""
@@ -113,10 +112,10 @@ class Launcher:
         for source, revision, link in reversed(wanted):
             if link is None or not parse_source(source).is_downloaded:
                 continue
-            download = (self.python, "-m", DOWNLOAD_PACKAGE, "--source", source, "--revision", revision)
+            download = (self.python, target.program, "download.program", "--source", source, "--revision", revision)
             kept = ("--link", link, "--records", str(self.folder.records))
             launch = replace(launch, argv=(*download, *kept, "--then", *launch.argv))
-        if launch.argv[1:3] != ("-m", DOWNLOAD_PACKAGE) or "HF_HUB_OFFLINE" in spec.engine.variables:
+        if launch.argv[1:3] != (target.program, "download.program") or "HF_HUB_OFFLINE" in spec.engine.variables:
             return launch
         # It is the download that sets it for what it becomes.
         return replace(launch, env={key: value for key, value in launch.env.items() if key != "HF_HUB_OFFLINE"})

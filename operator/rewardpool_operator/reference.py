@@ -13,7 +13,7 @@ from rewardpool_api import status
 from rewardpool_api.generated import write_or_check
 from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_operator.metrics import Metrics
-from rewardpool_worker.worker_metrics import WorkerMetrics
+from rewardpool_worker.engine_side.worker_metrics import WorkerMetrics
 
 HEADER = """\
 # Conditions, events and metrics of a pool

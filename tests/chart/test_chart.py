@@ -17,7 +17,7 @@ from rewardpool_api.demand import lease_name
 from rewardpool_operator.kubernetes.containers import PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
-from rewardpool_worker.score_middleware import OPEN_PATHS
+from rewardpool_worker.engine_side.middleware.routes import OPEN_PATHS
 
 from .conftest import CHART, KUBERNETES, NAMESPACE, Helm, HelmError, Objects, Render
 

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from dashboards.panels import dashboards, metric_names
 from dashboards.recording import RECORDED, names_of
 from rewardpool_operator.metrics import Metrics
-from rewardpool_worker.worker_metrics import WorkerMetrics
+from rewardpool_worker.engine_side.worker_metrics import WorkerMetrics
 
 from .conftest import CHART, Render
 

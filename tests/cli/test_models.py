@@ -17,7 +17,7 @@ from rewardpool_cli import app
 from rewardpool_cli.catalogue import ENTRIES, CannotServeError, Entry, draft, pool_name
 from rewardpool_cli.catalogue.manifest import as_yaml
 from rewardpool_worker import function_server
-from rewardpool_worker.transformers_server import options
+from rewardpool_worker.engine_side.transformers_server import options
 
 SERVED = [entry for entry in ENTRIES if entry.spec is not None]
 ONE_LABEL = {"architectures": ["Qwen3ForSequenceClassification"], "id2label": {"0": "LABEL_0"}, "dtype": "bfloat16"}

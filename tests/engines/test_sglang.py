@@ -19,7 +19,7 @@ from support.processes import http
 from support.replicas import Replicas, engine_python, replicas, spec_of
 
 from rewardpool_api.contract import CallerError, parse_answer
-from rewardpool_worker import sglang_launcher
+from rewardpool_worker.mounted import write_worker_zip
 
 pytestmark = pytest.mark.real
 CLOSE, REPLICAS_CLOSE = 1e-5, 1e-6
@@ -110,7 +110,11 @@ REFUSED = [
     ["--load-format", "dummy"],
 ]
 """Flags that open a second server, and then those that score something else than the sample."""
-STARTS = "import json, sys, sglang_launcher as it; print([it.main(argv) for argv in json.loads(sys.argv[1])])"
+STARTS = """
+import json, sys
+from rewardpool_worker.engine_side import sglang_launcher as it
+print([it.main(argv) for argv in json.loads(sys.argv[1])])
+"""
 
 
 @pytest.mark.long  # tests/worker refuses them with a stand-in for SGLang
@@ -122,7 +126,7 @@ def test_the_launcher_refuses_each_flag_of_sglangs_that_opens_another_server_or_
     starts = [["--model-path", "/no-such-model", *some] for some in flags]
     done = subprocess.run(
         [engine_python("sglang"), "-c", STARTS, json.dumps(starts)],
-        env={**os.environ, "SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(Path(sglang_launcher.__file__).parent)},
+        env={**os.environ, "SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(write_worker_zip(tmp_path))},
         capture_output=True,
         text=True,
         timeout=300 * PATIENCE,

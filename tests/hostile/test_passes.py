@@ -20,7 +20,7 @@ from rewardpool_api import names
 from rewardpool_kube import resources
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import render
-from rewardpool_worker.mounted import router_files, worker_files
+from rewardpool_worker.mounted import WORKER_ZIP, router_files, worker_files
 
 FUNCTION = {"model": {"source": "python://rewards:score", "type": "Function"}, "engine": {"name": "python"}}
 SPECS: tuple[Mapping[str, Any], ...] = (
@@ -178,9 +178,7 @@ files = objects(
     golden=objects({}, data=st.dictionaries(st.sampled_from(["golden.jsonl", "other"]), golden_sets)),
     files=objects(
         {},
-        data=st.dictionaries(
-            st.sampled_from([names.PINS_FILE, "score_middleware.py"]), st.one_of(texts, as_json(anything))
-        ),
+        data=st.dictionaries(st.sampled_from([names.PINS_FILE, WORKER_ZIP]), st.one_of(texts, as_json(anything))),
     ),
     scores=st.one_of(scores, texts),
     pool=st.dictionaries(

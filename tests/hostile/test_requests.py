@@ -25,8 +25,10 @@ from rewardpool_page.server import page_app
 from rewardpool_runtime import http_server
 from rewardpool_runtime.functions.outcome import Scored
 from rewardpool_runtime.http_server import Runner
+from rewardpool_worker.engine_side.middleware.routes import ENGINE_PATHS
+from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
+from rewardpool_worker.engine_side.middleware.settings import Settings
 from rewardpool_worker.function_server import FunctionServer, options_of, parser
-from rewardpool_worker.score_middleware import ENGINE_PATHS, ScoreMiddleware, Settings
 
 KEY: Final = "the-right-key"
 AT_A_TIME: Final = 16

@@ -7,7 +7,7 @@ from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_api.status import CONDITION_TYPES
 from rewardpool_operator.metrics import Metrics
 from rewardpool_operator.reference import page
-from rewardpool_worker.worker_metrics import WorkerMetrics
+from rewardpool_worker.engine_side.worker_metrics import WorkerMetrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference-status.md"
 

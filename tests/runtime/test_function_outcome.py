@@ -22,8 +22,8 @@ from rewardpool_runtime.functions.outcome import (
     read_result,
     to_wire,
 )
+from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError
 from rewardpool_worker.function_sample import parse_sample
-from rewardpool_worker.score_middleware import InvalidSampleError
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,10 @@ from support.replicas import engine_python
 
 from rewardpool_api import RewardPool, names
 from rewardpool_cli.catalogue import ENTRIES
-from rewardpool_worker import lora_adapters, sglang_launcher, vllm_launcher
+from rewardpool_worker.engine_side import lora_adapters, sglang_launcher, vllm_launcher
+from rewardpool_worker.engine_side.head_tokens import Checkpoint, resolve
 from rewardpool_worker.engines import LaunchTarget, engine_for
 from rewardpool_worker.engines.launch import model_path
-from rewardpool_worker.head_tokens import Checkpoint, resolve
 
 PARSERS = {
     "vllm": """

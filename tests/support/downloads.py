@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from rewardpool_worker.download.run import Download
+from rewardpool_worker.engine_side.download.run import Download
 
 REPO = "org/rm"
 FILES = {"config.json": b"{}", "model.safetensors": bytes(range(256)) * 40}

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workers"))
 
 import uvicorn
 
-from rewardpool_worker.score_middleware import ScoreMiddleware
+from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
 
 
 async def engine(scope: Any, receive: Any, send: Any) -> None:

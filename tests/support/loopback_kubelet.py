@@ -352,8 +352,10 @@ class LoopbackKubelet:
                 volume["configMap"].get("optional"),
             )
             config = await (self._if_there(path) if optional else self._eventually(path))
-            items = volume["configMap"].get("items") or [{"key": key, "path": key} for key in config["data"]]
-            return {item["path"]: config["data"][item["key"]].encode() for item in items}
+            contents = {name: text.encode() for name, text in config.get("data", {}).items()}
+            contents |= {name: base64.b64decode(text) for name, text in config.get("binaryData", {}).items()}
+            items = volume["configMap"].get("items") or [{"key": key, "path": key} for key in contents]
+            return {item["path"]: contents[item["key"]] for item in items}
         return {}
 
     async def _if_there(self, path: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Loads tiny checkpoints with real transformers and says what came of each: `python transformers_job.py FOLDER`.
 
-Run by the servers' interpreter, with tests/ and the worker's folder on PYTHONPATH; all in one process, because to
+Run by the servers' interpreter, with tests/ and the mounted zip on PYTHONPATH; all in one process, because to
 import torch takes longer than the rest.
 """
 
@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 import transformers
-import transformers_server
 from safetensors.torch import load_file, save_file
 from support.custom_head import MAX_MODEL_LEN, PAD, VOCABULARY, write_checkpoint
-from transformers_model import AmbiguousOutputError, ModelRefusedError, RewardModel, load
+
+from rewardpool_worker.engine_side import transformers_server
+from rewardpool_worker.engine_side.transformers_model import AmbiguousOutputError, ModelRefusedError, RewardModel, load
 
 TEXTS = ("a", "hello world", "x" * 300, "ümläut 日本", "<|pad|> ends in a pad <|pad|>", "\x00", "two\nlines")
 

@@ -16,7 +16,7 @@ from rewardpool.errors import ConfigError, ModelChangedError
 from rewardpool.rewards import Episode, open_reward, writers
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.tokenizer_digest import tokenizer_digest
-from rewardpool_worker import score_middleware
+from rewardpool_worker.engine_side.middleware import checkpoint
 
 TEMPLATE_B = TEMPLATE.replace("<|{{", "<|end|><|{{")
 EPISODE = Episode(prompt="2 + 2?", response="4", id="e1")
@@ -68,8 +68,8 @@ TEXT_B = "<|end|><|user|>2 + 2?<|end|><|end|><|assistant|>4<|end|>"
 
 
 def test_a_worker_computes_the_same_digest_as_a_trainer(folder: Path) -> None:
-    assert score_middleware.tokenizer_digest(str(folder / "a")) == digest(folder, "a") != digest(folder, "b")
-    assert score_middleware.tokenizer_digest(str(folder / "nowhere")) is None
+    assert checkpoint.tokenizer_digest(str(folder / "a")) == digest(folder, "a") != digest(folder, "b")
+    assert checkpoint.tokenizer_digest(str(folder / "nowhere")) is None
 
 
 async def test_another_model_is_sent_conversations_in_its_own_tokens(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from rewardpool_worker.sglang_launcher import ModelRefusedError, load_whole
+from rewardpool_worker.engine_side.sglang_launcher import ModelRefusedError, load_whole
 
 NAN = float("nan")
 

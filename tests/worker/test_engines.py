@@ -11,6 +11,8 @@ from rewardpool_runtime.functions.limits import Limits
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
 from rewardpool_worker.function_server import options_of, parser
 
+MIDDLEWARE = "rewardpool_worker.engine_side.middleware"
+
 
 def launch(
     model: dict[str, Any] | None = None, *, claim_dir: str | None = None, sleeps: bool = True, **engine: Any
@@ -54,9 +56,9 @@ def value_of(flag: str, argv: tuple[str, ...]) -> str:
                 "--tensor-parallel-size": "2",
                 "--max-model-len": "4096",
                 "--runner": "pooling",
-                "--worker-extension-cls": "whole_checkpoint.WholeCheckpoint",
+                "--worker-extension-cls": "rewardpool_worker.engine_side.whole_checkpoint.WholeCheckpoint",
                 "--shutdown-timeout": "45",
-                "--middleware": "score_middleware.ScoreMiddleware",
+                "--middleware": f"{MIDDLEWARE}.score.ScoreMiddleware",
             },
         ),
         (
@@ -160,10 +162,10 @@ def test_where_nobody_wakes_it_an_engine_is_started_as_any_other(name: str) -> N
     assert launch(name=name, sleep={"enabled": True}, sleeps=False) == launch(name=name)
 
 
-@pytest.mark.parametrize(("name", "guard"), [("vllm", "sleep_middleware.SleepMiddleware")])
+@pytest.mark.parametrize(("name", "guard"), [("vllm", f"{MIDDLEWARE}.sleep.SleepMiddleware")])
 def test_the_key_is_asked_for_around_the_routes_of_sleeping(name: str, guard: str) -> None:
     argv = launch(name=name, sleep={"enabled": True}).argv
-    assert argv.index(guard) < argv.index("score_middleware.ScoreMiddleware")
+    assert argv.index(guard) < argv.index(f"{MIDDLEWARE}.score.ScoreMiddleware")
 
 
 def test_sglang_that_sleeps_keeps_its_weights() -> None:
@@ -198,7 +200,7 @@ def test_the_key_is_named_as_a_file_and_by_no_flag() -> None:
 
 
 def test_the_users_python_path_stays_behind_the_mounted_files() -> None:
-    assert launch(env=env_vars({"PYTHONPATH": "/mine"})).env["PYTHONPATH"] == "/files:/mine"
+    assert launch(env=env_vars({"PYTHONPATH": "/mine"})).env["PYTHONPATH"] == "/files/rewardpool_worker.zip:/mine"
 
 
 def test_the_users_variables_cannot_turn_the_key_off() -> None:
@@ -247,7 +249,7 @@ def test_vllm_with_a_head_is_started_as_without(head: dict[str, Any]) -> None:
 
 
 def test_vllm_is_started_by_the_launcher_that_looks_at_its_home() -> None:
-    assert launch().argv[:3] == ("python3", "/files/vllm_launcher.py", "-m")
+    assert launch().argv[:4] == ("python3", "/files/rewardpool_worker.zip", "vllm_launcher", "-m")
     assert "REWARDPOOL_HEAD" not in launch().env
 
 
@@ -265,7 +267,7 @@ ADAPTERS = [
 
 def test_adapters_are_told_to_vllm_by_its_launcher() -> None:
     started = launch({"adapters": ADAPTERS})
-    assert started.argv[:3] == ("python3", "/files/vllm_launcher.py", "-m")
+    assert started.argv[:4] == ("python3", "/files/rewardpool_worker.zip", "vllm_launcher", "-m")
     assert json.loads(started.env["REWARDPOOL_ADAPTERS"]) == [
         {"name": "local", "path": "/adapters/local"},
         {"name": "safe", "path": "org/safe", "revision": "a" * 40},

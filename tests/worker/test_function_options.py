@@ -8,8 +8,8 @@ import pytest
 
 from rewardpool_api import names
 from rewardpool_worker.diagnosis import diagnose
+from rewardpool_worker.engine_side.middleware.settings import Settings
 from rewardpool_worker.function_server import parser
-from rewardpool_worker.score_middleware import Settings
 
 NEEDED = ["--function", "rewards:score"]
 

@@ -22,7 +22,7 @@ from rewardpool_api.contract import REQUEST_ID_HEADER, CallerError, parse_answer
 from rewardpool_operator.routers.flags import router_flags
 from rewardpool_worker import router_launcher
 from rewardpool_worker.diagnosis import diagnose
-from rewardpool_worker.worker_metrics import FAILURES
+from rewardpool_worker.engine_side.worker_metrics import FAILURES
 
 pytestmark = pytest.mark.real
 

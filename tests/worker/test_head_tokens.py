@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool_worker.head_tokens import Checkpoint, HeadError, resolve
+from rewardpool_worker.engine_side.head_tokens import Checkpoint, HeadError, resolve
 
 VOCABULARY = {"yes": 7, "no": 8, "Ġyes": 9, "<extra_0>": 11}
 TEXTS = {" yes": [9], "yep": [7, 3], "": []}

@@ -12,14 +12,10 @@ from hypothesis import strategies as st
 from support.asgi import ask
 
 from rewardpool_api.contract import CallerError, parse_answer
-from rewardpool_worker.score_middleware import (
-    EngineFaultError,
-    Head,
-    InvalidSampleError,
-    NotOneNumberError,
-    ScoreMiddleware,
-    Settings,
-)
+from rewardpool_worker.engine_side.middleware.errors import EngineFaultError, InvalidSampleError
+from rewardpool_worker.engine_side.middleware.heads import Head, NotOneNumberError
+from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
+from rewardpool_worker.engine_side.middleware.settings import Settings
 
 CLASSIFIER = Head(type="Classifier", weights=(0.5, -2.0, 1.0))
 YES_NO = Head(type="LMHead", weights=(1.0, -1.0))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool_worker.lora_adapters import Adapter, AdapterError, adapters_or_refuse, check, vllm_flags
+from rewardpool_worker.engine_side.lora_adapters import Adapter, AdapterError, adapters_or_refuse, check, vllm_flags
 
 Q, V = "model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.v_proj"
 BASE = {f"{Q}.weight": (64, 32), f"{V}.weight": (16, 32), "score.weight": (1, 32)}

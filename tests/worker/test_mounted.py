@@ -1,109 +1,81 @@
-"""The mounted files stand alone, and still speak the names and paths that the project's packages define."""
+"""What is mounted needs nothing that its image lacks, and is the same whenever it is made."""
 
 import ast
+import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
-from rewardpool_api import contract, names, teacher_wire
-from rewardpool_worker import score_middleware
-from rewardpool_worker.mounted import (
-    DOWNLOAD_PACKAGE,
-    MOUNTED_FILES,
-    download_paths,
-    mounted_files,
-    write_mounted_files,
-)
+from rewardpool_api import names
+from rewardpool_worker import mounted
+from rewardpool_worker.engine_side.__main__ import PROGRAMS
+from rewardpool_worker.mounted import router_files, worker_files, write_mounted_files, write_worker_zip, zipped_modules
 
-BESIDE = {
-    "head_tokens",
-    "lora_adapters",
-    "writable_home",
-    "score_middleware",
-    "sglang_adapters",
-    "sleep_middleware",
-    "teacher_engines",
-    "teacher_wire",
-    "transformers_model",
-    "worker_metrics",
-}
 IN_THE_IMAGE = {
-    "sglang",
-    "sglang_router",
-    "huggingface_hub",
-    "boto3",
-    "botocore",
-    "prometheus_client",
-    "safetensors",
-    "torch",
-    "transformers",
-    "uvicorn",
-    "vllm",
-} | BESIDE
-"""What the images bring, and the files that are mounted beside."""
+    *("sglang", "huggingface_hub", "boto3", "botocore", "prometheus_client", "safetensors", "torch", "transformers"),
+    *("uvicorn", "vllm"),
+}
+OWN = {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in zipped_modules()}
+LAZY = {"rewardpool_api.contract": {"orjson"}}
+"""Imported by a function that no engine calls."""
 
 
-def imports(text: str) -> set[str]:
+def imports(text: bytes) -> set[str]:
     nodes = list(ast.walk(ast.parse(text)))
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     froms = {n.module or "" for n in nodes if isinstance(n, ast.ImportFrom) and n.level == 0}
-    return {name.split(".")[0] for name in plain | froms}
+    return plain | froms
 
 
-@pytest.mark.parametrize("name", [*MOUNTED_FILES, *download_paths()])
-def test_a_mounted_file_needs_nothing_that_its_image_lacks(name: str) -> None:
-    assert imports(mounted_files()[name]) <= sys.stdlib_module_names | IN_THE_IMAGE
+@pytest.mark.parametrize("path", zipped_modules())
+def test_a_module_of_the_zip_needs_nothing_that_an_image_lacks(path: str) -> None:
+    if path == "rewardpool_api/__init__.py":
+        return  # what it names is for those who have pydantic, and imported when it is used
+    used = imports(zipped_modules()[path]) - LAZY.get(path.removesuffix(".py").replace("/", "."), set())
+    foreign = {name.split(".")[0] for name in used - OWN}
+    assert foreign <= sys.stdlib_module_names | IN_THE_IMAGE
+
+
+def test_a_python_without_anything_installed_starts_every_program_of_the_zip(tmp_path: Path) -> None:
+    program = write_worker_zip(tmp_path)
+    script = f"""
+import sys
+sys.path.insert(0, {str(program)!r})
+from importlib import import_module
+for name in {[*PROGRAMS, "middleware.sleep"]!r}:
+    import_module("rewardpool_worker.engine_side." + name)
+"""
+    bare = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, timeout=60)
+    assert bare.returncode == 0, bare.stderr
+
+
+def test_a_program_that_is_not_in_the_zip_is_refused_by_name(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(write_worker_zip(tmp_path)), "vlm"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, "must be one of vllm_launcher, sglang_launcher" in done.stderr) == (2, True)
+
+
+def test_the_zip_depends_on_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = worker_files()
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    mounted._zip.cache_clear()
+    assert worker_files() == before
+    assert {entry.date_time for entry in ZipFile(BytesIO(mounted._zip())).infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 def test_all_files_fit_into_one_config_map() -> None:
-    assert sum(len(text.encode()) for text in mounted_files().values()) < 500_000
-
-
-def test_the_middleware_speaks_the_paths_of_the_api() -> None:
-    said = (score_middleware.SCORE_PATH, score_middleware.CHAT_PATH, score_middleware.READY_PATH)
-    assert said == (contract.SCORE_PATH, contract.CHAT_PATH, names.READY_PATH)
-    assert score_middleware.LOGPROBS_PATH == teacher_wire.LOGPROBS_PATH
-
-
-@pytest.mark.parametrize(
-    "variable",
-    [
-        names.ENV_KEY_FILE,
-        names.ENV_MODEL_TYPE,
-        names.ENV_SERVED_NAME,
-        names.ENV_ENGINE,
-        names.ENV_MODEL_PATH,
-        names.ENV_HEAD,
-        names.ENV_TOP_K,
-        names.ENV_MAX_BODY_BYTES,
-    ],
-)
-def test_the_middleware_reads_the_variables_of_the_api(variable: str) -> None:
-    assert f'"{variable}"' in mounted_files()["score_middleware.py"]
+    assert sum(map(len, {**worker_files(), **router_files()}.values())) < 500_000
 
 
 @pytest.mark.parametrize("variable", [names.ENV_KEY_FILE, names.ENV_ADMIN_KEY_FILE, names.ENV_MEMORY_BYTES])
 def test_the_router_launcher_reads_the_variables_of_the_api(variable: str) -> None:
-    assert f'"{variable}"' in mounted_files()["router_launcher.py"]
-
-
-@pytest.mark.parametrize("variable", [names.ENV_MODEL_PATH, names.ENV_HEAD])
-def test_a_head_is_looked_up_by_the_variables_of_the_api(variable: str) -> None:
-    assert f'"{variable}"' in mounted_files()["head_tokens.py"]
-
-
-@pytest.mark.parametrize("launcher", ["vllm_launcher.py", "sglang_launcher.py"])
-def test_the_launchers_pass_a_head_on_by_the_variable_of_the_api(launcher: str) -> None:
-    assert f'"{names.ENV_HEAD}"' in mounted_files()[launcher]
-
-
-def test_the_error_object_is_the_contracts() -> None:
-    error = contract.CallerError(code="sample_too_long", message="m", length_tokens=2, limit_tokens=1)
-    answer = score_middleware.error_answer("sample_too_long", "m", length_tokens=2, limit_tokens=1)
-    assert answer == error.to_wire()
+    assert f'"{variable}"'.encode() in mounted._launcher()
 
 
 def test_files_are_written_for_processes(tmp_path: Path) -> None:
     write_mounted_files(tmp_path / "new" / "folder")
-    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {*MOUNTED_FILES, DOWNLOAD_PACKAGE}
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {*worker_files(), *router_files()}

@@ -14,17 +14,14 @@ from support.asgi import ask
 
 from rewardpool_api import names
 from rewardpool_api.contract import ANY_MODEL, CHAT_PATH, CallerError, parse_answer
-from rewardpool_worker.score_middleware import (
-    KEY_NAMES,
-    ROUTED_PATHS,
-    Checkpoint,
-    InvalidSampleError,
-    KeyFile,
-    ScoreMiddleware,
-    Settings,
-    parse_request,
-    parse_too_long,
-)
+from rewardpool_worker.engine_side.middleware.checkpoint import Checkpoint
+from rewardpool_worker.engine_side.middleware.complaints import parse_too_long
+from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError
+from rewardpool_worker.engine_side.middleware.keys import KeyFile
+from rewardpool_worker.engine_side.middleware.requests import parse_request
+from rewardpool_worker.engine_side.middleware.routes import ROUTED_PATHS
+from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
+from rewardpool_worker.engine_side.middleware.settings import Settings
 
 MODELS = {"data": [{"id": "rm", "max_model_len": 512}]}
 VLLM_TOO_LONG = (
@@ -626,10 +623,6 @@ def test_a_secrets_link_that_is_switched_changes_all_keys_at_once(tmp_path: Path
     assert key.admits(b"Bearer old")
     (tmp_path / "2" / "previous-key").unlink()
     assert not key.admits(b"Bearer old")
-
-
-def test_the_mounted_file_knows_the_names_of_the_keys() -> None:
-    assert KEY_NAMES == names.KEY_NAMES
 
 
 def test_a_key_file_that_vanishes_keeps_the_last_key_in_force(key_file: Path) -> None:

@@ -1,20 +1,21 @@
 """What SGLang is given for an adapter, with the servers' torch. That it scores by it is in engines/test_adapters.py."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from support.fleet import server_python
 
-from rewardpool_worker import mounted
+from rewardpool_worker.mounted import write_worker_zip
 
 pytestmark = pytest.mark.real
 GIVEN = """
 import json, math, pathlib, types
 import torch
 from safetensors.torch import load_file, save_file
-import sglang_adapters as it
-from lora_adapters import PREFIX, Adapter, AdapterError
+from rewardpool_worker.engine_side import sglang_adapters as it
+from rewardpool_worker.engine_side.lora_adapters import PREFIX, Adapter, AdapterError
 
 torch.manual_seed(0)
 parts = [part for stack in it.STACKS for part in stack]
@@ -138,8 +139,13 @@ with torch.no_grad():
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.replace(" ", "-"))
 def test_sglang_is_given_what_peft_computes(case: str, tmp_path: Path) -> None:
-    mounted.write_mounted_files(tmp_path)
+    environ = {**os.environ, "PYTHONPATH": str(write_worker_zip(tmp_path))}
     done = subprocess.run(
-        [server_python(), "-c", GIVEN + CASES[case]], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [server_python(), "-c", GIVEN + CASES[case]],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-2000:]

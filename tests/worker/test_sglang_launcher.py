@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool_worker.sglang_launcher import (
+from rewardpool_worker.engine_side.sglang_launcher import (
     bound_requests,
     head_flags,
     headless,

@@ -22,8 +22,8 @@ from support.vllm_server import START_SECONDS, quickstart_pool
 
 from rewardpool_api import RewardPoolSpec, names
 from rewardpool_api.contract import parse_answer
+from rewardpool_worker.engine_side.middleware.sleep import SleepMiddleware, SleepSettings
 from rewardpool_worker.engines import Launch, engine_for
-from rewardpool_worker.sleep_middleware import SleepMiddleware, SleepSettings
 
 pytestmark = pytest.mark.real
 HERE = Path(__file__).parent

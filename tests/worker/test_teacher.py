@@ -18,23 +18,22 @@ from support.tiny_teacher import VOCABULARY, as_sglang, as_vllm, computed
 from rewardpool_api import teacher_wire
 from rewardpool_api.contract import CallerError, parse_answer
 from rewardpool_api.teacher_wire import Question, parse_values, question
-from rewardpool_worker.score_middleware import PROBE_IDS, ROUTED_PATHS, ScoreMiddleware, Settings
+from rewardpool_worker.engine_side.middleware.engine import PROBE_IDS
+from rewardpool_worker.engine_side.middleware.routes import ROUTED_PATHS
+from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
+from rewardpool_worker.engine_side.middleware.settings import Settings
 
 ENGINES = ["vllm", "sglang"]
 
 
 @pytest.fixture(autouse=True)
-def mounted_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modules that an image has, and those that are mounted beside the middleware."""
+def vllm_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules that an image has."""
     vllm, parameters = ModuleType("vllm"), ModuleType("vllm.sampling_params")
     vllm.SamplingParams = dict  # type: ignore[attr-defined]
     parameters.RequestOutputKind = SimpleNamespace(FINAL_ONLY="final")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vllm", vllm)
     monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
-    monkeypatch.setitem(sys.modules, "teacher_wire", teacher_wire)
-    from rewardpool_worker import teacher_engines
-
-    monkeypatch.setitem(sys.modules, "teacher_engines", teacher_engines)
 
 
 class Engine:
@@ -162,7 +161,7 @@ async def test_vllm_refuses_given_ids_by_name() -> None:
 
 
 def test_sglang_is_not_asked_for_more_different_ids_than_it_can_compute() -> None:
-    from rewardpool_worker.teacher_engines import to_sglang
+    from rewardpool_worker.engine_side.middleware.teacher_engines import to_sglang
 
     with pytest.raises(teacher_wire.BadRequestError, match="ids has 1025 different token ids over 1025 positions"):
         to_sglang(question(range(1026), ids=[[one] for one in range(1025)]))

@@ -13,7 +13,14 @@ from support.fleet import ROOT, server_python
 from support.patience import PATIENCE
 
 from rewardpool_worker.diagnosis import diagnose
-from rewardpool_worker.transformers_model import AmbiguousOutputError, ModelRefusedError, loader, own_code, read_scores
+from rewardpool_worker.engine_side.transformers_model import (
+    AmbiguousOutputError,
+    ModelRefusedError,
+    loader,
+    own_code,
+    read_scores,
+)
+from rewardpool_worker.mounted import write_worker_zip
 
 KNOWN = {"LlamaForSequenceClassification", "LlamaForCausalLM", "Phi3ForSequenceClassification"}
 AUTO = "AutoModelForSequenceClassification"
@@ -110,7 +117,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What real transformers made of the tiny checkpoints, and what the process that loaded them printed."""
     folder = tmp_path_factory.mktemp("checkpoints")
     job = [server_python(), str(ROOT / "tests/support/transformers_job.py"), str(folder)]
-    path = f"{ROOT / 'workers/rewardpool_worker'}:{ROOT / 'tests'}"
+    path = f"{write_worker_zip(folder)}:{ROOT / 'tests'}"
     environ = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(folder / "modules")}
     ran = subprocess.run(job, capture_output=True, text=True, timeout=120 * PATIENCE, env=environ, cwd=folder)
     assert ran.returncode == 0, ran.stderr[-3000:]

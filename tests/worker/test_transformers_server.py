@@ -16,10 +16,11 @@ from support.launch_target import KEY, target_in
 from support.processes import RealProcess, http, scrape
 
 from rewardpool_api import RewardPoolSpec, contract, names
+from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
+from rewardpool_worker.engine_side.middleware.settings import Settings
+from rewardpool_worker.engine_side.transformers_server import Application, Batcher, Bounds, plan_batches
+from rewardpool_worker.engine_side.worker_metrics import WorkerMetrics
 from rewardpool_worker.engines import engine_for
-from rewardpool_worker.score_middleware import ScoreMiddleware, Settings
-from rewardpool_worker.transformers_server import Application, Batcher, Bounds, plan_batches
-from rewardpool_worker.worker_metrics import WorkerMetrics
 
 START_SECONDS = 200.0
 

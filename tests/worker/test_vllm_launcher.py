@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool_worker.vllm_launcher import head_flags, settle_variables
+from rewardpool_worker.engine_side.vllm_launcher import head_flags, settle_variables
 
 TOKEN = {"type": "LMHead", "token": "no", "tokenIds": [8]}
 SPELT = {7: "Ġyes", 8: "no"}

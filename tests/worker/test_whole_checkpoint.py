@@ -1,12 +1,13 @@
 """The file that has vLLM load a checkpoint whole, with the servers' torch and a stand-in for vLLM's layers."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from support.fleet import server_python
 
-from rewardpool_worker import mounted
+from rewardpool_worker.mounted import write_worker_zip
 
 pytestmark = pytest.mark.real
 PROGRAM = """
@@ -29,7 +30,7 @@ def has(path, made):
 has("vllm.model_executor.layers.linear", LinearBase)
 has("vllm.model_executor.layers.vocab_parallel_embedding", VocabParallelEmbedding)
 has("vllm.model_executor.model_loader.default_loader", DefaultModelLoader)
-import whole_checkpoint
+from rewardpool_worker.engine_side import whole_checkpoint
 
 class Model(torch.nn.Module):
     def __init__(self):
@@ -61,8 +62,14 @@ assert "(score.weight)" in outcome(nan=True)
 
 
 def test_a_linear_layer_or_an_embedding_that_the_checkpoint_lacks_ends_the_start(tmp_path: Path) -> None:
-    mounted.write_mounted_files(tmp_path)
+    environ = {**os.environ, "PYTHONPATH": str(write_worker_zip(tmp_path))}
     done = subprocess.run(
-        [server_python(), "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        [server_python(), "-c", PROGRAM],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rewardpool_worker.writable_home import make_home_writable
+from rewardpool_worker.engine_side.writable_home import make_home_writable
 
 
 def test_a_home_that_can_be_written_stays(tmp_path: Path) -> None:

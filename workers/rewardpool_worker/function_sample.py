@@ -3,7 +3,7 @@
 import json
 
 from rewardpool_runtime.functions.outcome import FunctionArguments
-from rewardpool_worker.score_middleware import InvalidSampleError
+from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError
 
 
 def parse_sample(text: str) -> FunctionArguments:

@@ -39,22 +39,16 @@ from rewardpool_runtime.functions.source import Source
 from rewardpool_runtime.guard.function import Boundary
 from rewardpool_runtime.http_server import Runner, read_body
 from rewardpool_runtime.state_files import state_dir
+from rewardpool_worker.engine_side.middleware.answers import echo, is_for_another, other_revision
+from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError, WrongModelError
+from rewardpool_worker.engine_side.middleware.keys import KeyFile
+from rewardpool_worker.engine_side.middleware.readiness import Readiness
+from rewardpool_worker.engine_side.middleware.routes import OPEN_PATHS, ROUTED_PATHS
+from rewardpool_worker.engine_side.middleware.settings import Settings
+from rewardpool_worker.engine_side.worker_metrics import METRICS_PATH, WorkerMetrics
+from rewardpool_worker.engine_side.writable_home import make_home_writable
 from rewardpool_worker.function_sample import parse_sample
 from rewardpool_worker.in_work import SCRAPE_HEADER, InWork
-from rewardpool_worker.score_middleware import (
-    OPEN_PATHS,
-    ROUTED_PATHS,
-    InvalidSampleError,
-    KeyFile,
-    Readiness,
-    Settings,
-    WrongModelError,
-    echo,
-    is_for_another,
-    other_revision,
-)
-from rewardpool_worker.worker_metrics import METRICS_PATH, WorkerMetrics
-from rewardpool_worker.writable_home import make_home_writable
 
 log = logging.getLogger("rewardpool.worker")
 
@@ -257,7 +251,7 @@ class FunctionServer:
         except InvalidSampleError as error:
             return self._refused(CallerError(code="invalid_sample", message=str(error)))
         except WrongModelError as error:
-            return self._refused(CallerError(code="wrong_model", message=str(error), served=error.served))
+            return self._refused(error.refusal)
         # Trainers ask by the id alone, whichever revision it is for.
         named, _, _ = request_id.partition(WANTED_REVISION)
         with self._in_work.request(named, calls=len(samples)) as started:

@@ -1,103 +1,85 @@
-"""The files that are mounted into stock images: each stands alone, none is installed there.
+"""The files that are mounted into stock images, where nothing of RewardPool is installed.
 
-A ConfigMap has no folders, so the modules of the download's package are entries of their own there, and are put into a
-folder where they are mounted (`download_paths`).
+Workers get one zip, from which Python imports: `engine_side` and what it needs of `rewardpool_api`, under their own
+names. Its bytes depend on the content and on the zlib of the operator's image, and on no time: other bytes are another
+ConfigMap, which new workers mount. Routers get one file that stands alone.
 """
 
+import io
+from base64 import b64encode
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-SCORE_MIDDLEWARE = "score_middleware.py"
-SLEEP_MIDDLEWARE = "sleep_middleware.py"
-SGLANG_LAUNCHER = "sglang_launcher.py"
-SGLANG_ADAPTERS = "sglang_adapters.py"
-TRANSFORMERS_MODEL = "transformers_model.py"
-TRANSFORMERS_SERVER = "transformers_server.py"
-WORKER_METRICS = "worker_metrics.py"
-VLLM_LAUNCHER = "vllm_launcher.py"
-HEAD_TOKENS = "head_tokens.py"
-LORA_ADAPTERS = "lora_adapters.py"
-WHOLE_CHECKPOINT = "whole_checkpoint.py"
-TEACHER_ENGINES = "teacher_engines.py"
-TEACHER_WIRE = "teacher_wire.py"
-"""Of `rewardpool_api`: the client reads and writes by the same file."""
-WRITABLE_HOME = "writable_home.py"
-TRANSFORMERS_REFERENCE = "transformers_reference.py"
-"""Not mounted: run on the machine of whoever verifies a pool."""
-ROUTER_LAUNCHER = "router_launcher.py"
-MOUNTED_FILES = (
-    SCORE_MIDDLEWARE,
-    SLEEP_MIDDLEWARE,
-    SGLANG_LAUNCHER,
-    SGLANG_ADAPTERS,
-    VLLM_LAUNCHER,
-    HEAD_TOKENS,
-    LORA_ADAPTERS,
-    WHOLE_CHECKPOINT,
-    TEACHER_ENGINES,
-    TEACHER_WIRE,
-    WRITABLE_HOME,
-    TRANSFORMERS_MODEL,
-    TRANSFORMERS_SERVER,
-    WORKER_METRICS,
-    ROUTER_LAUNCHER,
-)
-DOWNLOAD_PACKAGE: Final = "rewardpool_download"
-"""What the package `rewardpool_worker.download` is called where it is mounted, for `python3 -m` from above it."""
-
-
-def mounted_files() -> dict[str, str]:
-    """File names and texts of all files."""
-    return dict(_texts())
+WORKER_ZIP: Final = "rewardpool_worker.zip"
+"""Run it by `python rewardpool_worker.zip PROGRAM`, see `rewardpool_worker.engine_side.__main__`."""
+ROUTER_LAUNCHER: Final = "router_launcher.py"
+API_MODULES: Final = ("__init__.py", "contract.py", "names.py", "teacher_wire.py")
+"""Of `rewardpool_api`: both ends read and write by the same modules."""
 
 
 def worker_files() -> dict[str, str]:
-    """File names and texts of what workers need, as a ConfigMap's data."""
-    return {name: text for name, text in _texts().items() if name != ROUTER_LAUNCHER}
+    """Return what workers need, as a ConfigMap's `binaryData`."""
+    return {WORKER_ZIP: b64encode(_zip()).decode()}
 
 
 def router_files() -> dict[str, str]:
-    """File names and texts of what routers need, as a ConfigMap's data."""
-    return {ROUTER_LAUNCHER: _texts()[ROUTER_LAUNCHER]}
-
-
-@cache
-def _texts() -> dict[str, str]:
-    """Read once: an operator asks for them at every pass over every pool."""
-    package = resources.files("rewardpool_worker")
-    files = {name: (package / name).read_text() for name in MOUNTED_FILES if name != TEACHER_WIRE}
-    files[TEACHER_WIRE] = (resources.files("rewardpool_api") / TEACHER_WIRE).read_text()
-    modules = {f"{DOWNLOAD_PACKAGE}.{name}": (package / "download" / name).read_text() for name in _download_modules()}
-    return files | modules
-
-
-def download_paths() -> dict[str, str]:
-    """Names of the download's modules in `mounted_files`, and their paths below a folder."""
-    return {f"{DOWNLOAD_PACKAGE}.{name}": f"{DOWNLOAD_PACKAGE}/{name}" for name in _download_modules()}
+    """Return what routers need, as a ConfigMap's `binaryData`."""
+    return {ROUTER_LAUNCHER: b64encode(_launcher()).decode()}
 
 
 def write_mounted_files(folder: Path) -> None:
-    """Put the files where processes of this machine find them; the folder is made if it is missing.
-
-    Not the package's own folder: on an engine's PYTHONPATH it would shadow modules of the same names.
-    """
-    paths = download_paths()
-    for name, text in mounted_files().items():
-        path = folder / paths.get(name, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    """Write the files where processes of this machine find them; the folder is made if it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_worker_zip(folder)
+    (folder / ROUTER_LAUNCHER).write_bytes(_launcher())
 
 
-def write_reference(folder: Path) -> Path:
-    """Put what scores texts by transformers into a folder that is there; returns the program."""
-    package = resources.files("rewardpool_worker")
-    for name in (TRANSFORMERS_MODEL, TRANSFORMERS_REFERENCE):
-        (folder / name).write_text((package / name).read_text())
-    return folder / TRANSFORMERS_REFERENCE
+def write_worker_zip(folder: Path) -> Path:
+    """Write the zip into a folder that is there, and return its path."""
+    path = folder / WORKER_ZIP
+    path.write_bytes(_zip())
+    return path
 
 
-def _download_modules() -> list[str]:
-    package = resources.files("rewardpool_worker") / "download"
-    return sorted(entry.name for entry in package.iterdir() if entry.name.endswith(".py"))
+def zipped_modules() -> dict[str, bytes]:
+    """Return paths in the zip and contents."""
+    api, worker = resources.files("rewardpool_api"), resources.files("rewardpool_worker")
+    return {
+        **{f"rewardpool_api/{name}": (api / name).read_bytes() for name in API_MODULES},
+        "rewardpool_worker/__init__.py": (worker / "__init__.py").read_bytes(),
+        **_modules(worker / "engine_side", "rewardpool_worker/engine_side"),
+        # Python runs the one at the top.
+        "__main__.py": (worker / "engine_side" / "__main__.py").read_bytes(),
+    }
+
+
+def _modules(folder: Traversable, path: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for entry in folder.iterdir():
+        if entry.name.endswith(".py"):
+            found[f"{path}/{entry.name}"] = entry.read_bytes()
+        elif entry.is_dir() and entry.name != "__pycache__":
+            found |= _modules(entry, f"{path}/{entry.name}")
+    return found
+
+
+@cache
+def _zip() -> bytes:
+    """Made once: an operator needs it at every pass over every pool."""
+    made = io.BytesIO()
+    with ZipFile(made, "w") as archive:
+        for path, content in sorted(zipped_modules().items()):
+            # Always of 1980 and as if made on Unix.
+            entry = ZipInfo(path)
+            entry.create_system, entry.external_attr = 3, 0o100644 << 16
+            archive.writestr(entry, content, ZIP_DEFLATED, 9)
+    return made.getvalue()
+
+
+@cache
+def _launcher() -> bytes:
+    return (resources.files("rewardpool_worker") / ROUTER_LAUNCHER).read_bytes()

@@ -10,7 +10,7 @@ from typing import Final
 
 from rewardpool_api import RewardPool, parse_source
 from rewardpool_local.machine import server_python
-from rewardpool_worker.mounted import write_reference
+from rewardpool_worker.mounted import write_worker_zip
 
 MOST_LINE_BYTES = 64 * 1024 * 1024
 PASSED_VARIABLES: Final = (
@@ -75,12 +75,12 @@ async def scores_by_transformers(
     arguments = _arguments(pool, reference)
     with tempfile.TemporaryDirectory(prefix="rewardpool-verify-") as name:
         folder = Path(name)
-        program, inputs, said = write_reference(folder), folder / "texts.jsonl", folder / "said.log"
+        program, inputs, said = write_worker_zip(folder), folder / "texts.jsonl", folder / "said.log"
         inputs.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
         with inputs.open("rb") as stdin, said.open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
                 server_python(environ),
-                *(str(program), *arguments),
+                *(str(program), "transformers_reference", *arguments),
                 stdin=stdin,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,

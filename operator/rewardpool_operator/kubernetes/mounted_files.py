@@ -1,7 +1,7 @@
 """The ConfigMaps of mounted files: one a namespace and content, which all pools there mount.
 
-They are some 90 kB, too much to write for every pool. So no pool owns them, and no owner reference takes them away: one
-for each pool would be a write for each pool. The operator deletes one itself, once it is of no use for `KEEP_SECONDS`:
+They are 110 kB, too much to write for every pool. So no pool owns them, and no owner reference takes them away: one for
+each pool would be a write for each pool. The operator deletes one itself, once it is of no use for `KEEP_SECONDS`:
 no pool wants it, and no Deployment's template and no pod in the namespace mounts it, whether the pod's pool is there or
 not. What is deleted by hand comes back, as every pool of the namespace looks for its own.
 

@@ -14,7 +14,7 @@ from rewardpool_operator.kubernetes.cache.store import OF_ALL_POOLS, Key, Store
 from rewardpool_operator.kubernetes.ensure import NotOursError
 from rewardpool_operator.kubernetes.mounted_files import KEEP_SECONDS, MountedFiles
 
-MANIFEST = render.files_config_map("rl", {"a.py": "pass"})
+MANIFEST = render.files_config_map("rl", {"a.py": "cGFzcw=="})
 NAME = MANIFEST["metadata"]["name"]
 
 
@@ -61,7 +61,7 @@ async def test_all_pools_of_a_namespace_have_them_made_once(around: Around) -> N
 
 
 def test_other_files_have_another_name() -> None:
-    assert render.files_config_map("rl", {"a.py": "pass "})["metadata"]["name"] != NAME
+    assert render.files_config_map("rl", {"a.py": "cGFzcyA="})["metadata"]["name"] != NAME
 
 
 async def test_what_is_there_without_our_labels_gets_them(around: Around) -> None:
@@ -72,7 +72,7 @@ async def test_what_is_there_without_our_labels_gets_them(around: Around) -> Non
 
 
 @pytest.mark.parametrize(
-    "changed", [{"data": {"a.py": "evil"}}, {"immutable": False}, {"binaryData": {"sitecustomize.py": ""}}]
+    "changed", [{"binaryData": {"a.py": "ZXZpbA=="}}, {"immutable": False}, {"data": {"sitecustomize.py": ""}}]
 )
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_what_does_not_have_the_content_of_its_name_is_neither_mounted_nor_changed(

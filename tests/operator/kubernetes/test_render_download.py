@@ -10,9 +10,7 @@ from support.kube_builders import FUNCTION, a_pool
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.render.download import ADAPTERS_DIR, HUB_DIR, LINK_DIR, with_resources
-from rewardpool_worker.download import progress
-from rewardpool_worker.download.__main__ import ENV_REVISION
-from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, mounted_files
+from rewardpool_worker.mounted import worker_files
 
 HUB = {"model": {"source": "hf://org/model"}}
 S3 = {"model": {"source": "s3://bucket/team/rm"}}
@@ -129,22 +127,16 @@ def test_the_download_gains_no_privilege() -> None:
     assert download(**HUB)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def test_the_mounted_package_is_what_the_command_runs() -> None:
-    (volume,) = (entry for entry in pod(**HUB)["volumes"] if entry["name"] == "download")
-    items = {item["key"]: item["path"] for item in volume["configMap"]["items"]}
-    assert items.keys() <= mounted_files().keys()
-    assert f"{DOWNLOAD_PACKAGE}/__main__.py" in items.values()
-    assert download(**HUB)["command"][:3] == ["python3", "-m", DOWNLOAD_PACKAGE]
+def test_the_command_runs_what_is_mounted() -> None:
+    (mount,) = (entry for entry in download(**HUB)["volumeMounts"] if entry["name"] == "files")
+    (name,) = worker_files()
+    assert download(**HUB)["command"][:3] == ["python3", f"{mount['mountPath']}/{name}", "download.program"]
 
 
 def test_a_download_knows_its_revision_by_the_pods_label() -> None:
     assert env(download(**HUB))[names.ENV_REVISION] == {
         "fieldRef": {"fieldPath": f"metadata.labels['{names.LABEL_REVISION}']"}
     }
-
-
-def test_the_program_and_the_operator_have_the_same_words() -> None:
-    assert (ENV_REVISION, progress.PATH) == (names.ENV_REVISION, names.DOWNLOAD_PATH)
 
 
 def test_pins_are_a_file_of_their_own_and_change_no_revision() -> None:

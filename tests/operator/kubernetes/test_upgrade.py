@@ -23,8 +23,8 @@ def upgrade(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator is another version: another default image, other files, another one of its own."""
     engine = engine_for("vllm")
     monkeypatch.setattr(worker, "engine_for", lambda _: replace(engine, default_image="vllm/vllm-openai:next"))
-    changed = {name: f"{text}# changed\n" for name, text in mounted.mounted_files().items()}
-    monkeypatch.setattr(mounted, "_texts", lambda: changed)
+    monkeypatch.setattr(mounted, "_zip", lambda: b"another zip")
+    monkeypatch.setattr(mounted, "_launcher", lambda: b"another launcher")
     around.image = "x:2"
     around.reconciler = around.a_reconciler()
 

@@ -56,7 +56,7 @@ def upgraded(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     cluster.stop_operator()
     other = tmp_path_factory.mktemp("other") / "rewardpool_worker"
     shutil.copytree(Path(rewardpool_worker.__file__).parent, other)
-    for name in ("score_middleware.py", "router_launcher.py"):
+    for name in ("engine_side/middleware/score.py", "router_launcher.py"):
         with (other / name).open("a") as file:
             file.write("# another version\n")
     cluster.start_operator(PYTHONPATH=str(other.parent), REWARDPOOL_IMAGE="rewardpool:other")

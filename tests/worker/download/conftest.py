@@ -9,12 +9,12 @@ import pytest
 from support.downloads import FILES, REPO, Make
 from support.fake_hub import FakeHub
 
-from rewardpool_worker.download.cache import ModelCache
-from rewardpool_worker.download.hub import HubSource
-from rewardpool_worker.download.lock import CacheLock
-from rewardpool_worker.download.progress import Progress
-from rewardpool_worker.download.release import Source
-from rewardpool_worker.download.run import Download
+from rewardpool_worker.engine_side.download.cache import ModelCache
+from rewardpool_worker.engine_side.download.hub import HubSource
+from rewardpool_worker.engine_side.download.lock import CacheLock
+from rewardpool_worker.engine_side.download.progress import Progress
+from rewardpool_worker.engine_side.download.release import Source
+from rewardpool_worker.engine_side.download.run import Download
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_worker.download import digests
+from rewardpool_worker.engine_side.download import digests
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 from support.downloads import FILES, REPO, Make, content, together
 from support.fake_hub import FakeHub
 
-from rewardpool_worker.download.errors import DownloadError
-from rewardpool_worker.download.hub import HubSource, wanted
-from rewardpool_worker.download.release import RemoteFile
-from rewardpool_worker.download.run import Download
+from rewardpool_worker.engine_side.download.errors import DownloadError
+from rewardpool_worker.engine_side.download.hub import HubSource, wanted
+from rewardpool_worker.engine_side.download.release import RemoteFile
+from rewardpool_worker.engine_side.download.run import Download
 
 
 def test_a_model_is_where_the_link_says(download: Make, hub: FakeHub) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rewardpool_worker.download.lock import DEAD_SECONDS, CacheLock, LostLockError
+from rewardpool_worker.engine_side.download.lock import DEAD_SECONDS, CacheLock, LostLockError
 
 
 class Clock:
@@ -33,7 +33,7 @@ def a_lock(folder: Path, host: str, clock: Clock | None = None, **how: object) -
 
 HOLD_UNTIL_KILLED = """
 import pathlib, signal, sys
-from rewardpool_worker.download.lock import CacheLock
+from rewardpool_worker.engine_side.download.lock import CacheLock
 lock = CacheLock(pathlib.Path(sys.argv[1]), host="node", process="first")
 print(lock.try_acquire(), flush=True)
 signal.pause()

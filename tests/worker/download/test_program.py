@@ -15,7 +15,7 @@ from support.fake_hub import FakeHub
 from support.processes import RealProcess
 
 from rewardpool_worker.diagnosis import diagnose
-from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, write_mounted_files
+from rewardpool_worker.mounted import write_worker_zip
 
 pytestmark = pytest.mark.real
 
@@ -40,13 +40,20 @@ class Pod:
         self.link = tmp_path / name / "current"
         self.link.parent.mkdir(exist_ok=True)
         self.report_file = tmp_path / name / "report"
-        write_mounted_files(tmp_path / "files")
-        argv = [sys.executable, "-m", DOWNLOAD_PACKAGE, "--source", source, "--revision", "main"]
+        argv = [
+            sys.executable,
+            str(write_worker_zip(tmp_path)),
+            "download.program",
+            "--source",
+            source,
+            "--revision",
+            "main",
+        ]
         argv += ["--host", "127.0.0.1", "--port", str(port)]
         argv += ["--cache", str(tmp_path / "cache"), "--link", str(self.link), "--report", str(self.report_file)]
         argv += ["--pins", str(tmp_path / "pins.json"), "--then", *then]
         env = {"HF_ENDPOINT": hub.url, "REWARDPOOL_REVISION": "r1"}
-        self.process = RealProcess(argv, log=tmp_path / f"{name}.log", env=env, cwd=tmp_path / "files")
+        self.process = RealProcess(argv, log=tmp_path / f"{name}.log", env=env, cwd=tmp_path)
 
     @property
     def report(self) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rewardpool_worker.download import progress
-from rewardpool_worker.download.progress import Progress, ProgressMonitor, line
+from rewardpool_api import names
+from rewardpool_worker.engine_side.download import progress
+from rewardpool_worker.engine_side.download.progress import Progress, ProgressMonitor, line
 
 
 class Seen:
@@ -82,7 +83,7 @@ def test_with_all_bytes_there_it_is_checking() -> None:
 @pytest.mark.parametrize(("listens", "asked"), [("127.0.0.1", "127.0.0.1"), ("::", "[::1]")])
 def test_the_operator_is_told_over_http(free_port: int, listens: str, asked: str) -> None:
     progress.serve(Seen().progress, listens, free_port)
-    with urllib.request.urlopen(f"http://{asked}:{free_port}{progress.PATH}", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{asked}:{free_port}{names.DOWNLOAD_PATH}", timeout=5) as answer:
         told = json.load(answer)
     assert (told["commit"], told["totalBytes"]) == ("abc", 10_000_000_000)
     with pytest.raises(urllib.error.HTTPError, match="404"):

@@ -8,8 +8,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 from support.downloads import Make, content
 
-from rewardpool_worker.download.errors import DownloadError
-from rewardpool_worker.download.s3 import S3Source
+from rewardpool_worker.engine_side.download.errors import DownloadError
+from rewardpool_worker.engine_side.download.s3 import S3Source
 
 FILES = {"config.json": b"{}", "weights/model.safetensors": bytes(range(256)) * 50_000}
 MODEL = ("models", "team/rm")

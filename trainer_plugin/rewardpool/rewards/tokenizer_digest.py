@@ -1,6 +1,6 @@
 """Digest of a tokenizer's files, by which a trainer's tokenizer is compared with that of a pool's model.
 
-Workers compute it in the same way: `tokenizer_digest` of `rewardpool_worker.score_middleware`, which is mounted into
+Workers compute it in the same way: `tokenizer_digest` in `engine_side/middleware/checkpoint.py`, which is mounted into
 images without this package.
 """
 

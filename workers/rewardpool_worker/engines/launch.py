@@ -7,6 +7,7 @@ from typing import Final
 
 from rewardpool_api import RewardPoolSpec, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
+from rewardpool_worker.mounted import WORKER_ZIP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,11 @@ class LaunchTarget:
     """Whether its variables are those of image and manifest alone; else they are those of a user's shell too."""
     sleeps: bool = False
     """Whether somebody there puts engines to sleep and wakes them; else none is started so that it could be."""
+
+    @property
+    def program(self) -> str:
+        """Path of the zip of `rewardpool_worker.mounted`: a program, and a place to import from."""
+        return f"{self.files_dir}/{WORKER_ZIP}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +153,6 @@ def can_sleep(spec: RewardPoolSpec, target: LaunchTarget) -> bool:
 
 
 def python_path(spec: RewardPoolSpec, target: LaunchTarget) -> str:
-    """PYTHONPATH with the mounted files in front of the user's own folders."""
+    """Return PYTHONPATH with the mounted files in front of the user's own folders."""
     users = spec.engine.variables.get("PYTHONPATH")
-    return f"{target.files_dir}:{users}" if users else target.files_dir
+    return f"{target.program}:{users}" if users else target.program

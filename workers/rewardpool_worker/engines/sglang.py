@@ -17,8 +17,6 @@ from rewardpool_worker.engines.launch import (
     trust_flags,
 )
 
-LAUNCHER = "sglang_launcher.py"
-
 
 def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     """Build the command line of one SGLang worker; a pure function.
@@ -27,7 +25,7 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
         ValueError: see `model_path`.
     """
     engine = spec.engine
-    argv = [*target.python, f"{target.files_dir}/{LAUNCHER}"]
+    argv = [*target.python, target.program, "sglang_launcher"]
     argv += ["--model-path", model_path(spec, target), *revision_flags(spec, target)]
     argv += ["--served-model-name", target.served_name]
     argv += ["--host", target.host, "--port", str(target.port)]

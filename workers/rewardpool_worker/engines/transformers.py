@@ -1,6 +1,6 @@
 """transformers: RewardPool's own small server for reward models that only their own code can score.
 
-`transformers_server.py` and what it needs are mounted files, as the score middleware is, so that any image with torch,
+`transformers_server.py` and what it needs are mounted, as the score middleware is, so that any image with torch,
 transformers, uvicorn and prometheus_client serves. The stock one is vLLM's: it has these four and the clients of hub
 and S3, it is on the nodes of whoever serves with vLLM already, and its transformers is the release that the tests run.
 """
@@ -16,8 +16,6 @@ from rewardpool_worker.engines.launch import (
     trust_flags,
 )
 
-SERVER = "transformers_server.py"
-
 
 def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     """Build the command line of one worker; a pure function.
@@ -26,7 +24,7 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
         ValueError: see `model_path`.
     """
     engine = spec.engine
-    argv = [*target.python, f"{target.files_dir}/{SERVER}"]
+    argv = [*target.python, target.program, "transformers_server"]
     argv += ["--model", model_path(spec, target), *revision_flags(spec, target), *trust_flags(spec)]
     argv += ["--served-model-name", target.served_name]
     argv += ["--host", target.host, "--port", str(target.port)]

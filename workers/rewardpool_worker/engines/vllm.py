@@ -21,10 +21,9 @@ from rewardpool_worker.engines.launch import (
 SERVER_MODULE = "vllm.entrypoints.launchers.api_server.entry"
 """What `vllm serve` runs. The program `vllm` itself, and `vllm.entrypoints.cli.main`, end at once where the wheel is
 called something else than `vllm`, as the one for CPUs is: they look up the version of a package of that name."""
-LAUNCHER = "vllm_launcher.py"
-MIDDLEWARE = "score_middleware.ScoreMiddleware"
-SLEEP_MIDDLEWARE = "sleep_middleware.SleepMiddleware"
-WHOLE_CHECKPOINT = "whole_checkpoint.WholeCheckpoint"
+MIDDLEWARE = "rewardpool_worker.engine_side.middleware.score.ScoreMiddleware"
+SLEEP_MIDDLEWARE = "rewardpool_worker.engine_side.middleware.sleep.SleepMiddleware"
+WHOLE_CHECKPOINT = "rewardpool_worker.engine_side.whole_checkpoint.WholeCheckpoint"
 
 
 TEACHER_CHUNK = 2048
@@ -39,7 +38,7 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
         ValueError: see `model_path`.
     """
     engine = spec.engine
-    argv = [*target.python, f"{target.files_dir}/{LAUNCHER}", "-m", SERVER_MODULE]
+    argv = [*target.python, target.program, "vllm_launcher", "-m", SERVER_MODULE]
     argv += ["--model", model_path(spec, target), *revision_flags(spec, target)]
     argv += ["--served-model-name", target.served_name]
     argv += ["--host", target.host, "--port", str(target.port)]

@@ -155,9 +155,9 @@ def is_files(found: Object) -> bool:
 
 def content_of(config_map: Object) -> str | None:
     """Hash of what a ConfigMap of files holds; None where it can still change, or holds what no pool mounts."""
-    if not config_map.get("immutable") or config_map.get("binaryData"):
+    if not config_map.get("immutable") or config_map.get("data"):
         return None
-    return content_hash(config_map.get("data") or {})
+    return content_hash(config_map.get("binaryData") or {})
 
 
 def _pod(pod: Object) -> Object:

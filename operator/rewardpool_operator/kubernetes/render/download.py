@@ -25,12 +25,11 @@ from rewardpool_operator.kubernetes.render.common import (
     CONTAINER_SECURITY,
     environment,
     every_address,
-    files_name,
     with_revision,
 )
 from rewardpool_worker.engines import Engine
 from rewardpool_worker.engines.launch import LINK
-from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, download_paths, worker_files
+from rewardpool_worker.mounted import WORKER_ZIP
 
 HUB_DIR: Final = "/var/cache/huggingface"
 """Where the hub's cache is unless the pool says otherwise: a shared claim, or a folder that outlives restarts."""
@@ -41,8 +40,6 @@ DOWNLOAD_LINK: Final = f"{LINK_DIR}/{LINK}"
 """Leads to the files of the release; the engine's command line is the same for every release."""
 TERMINATION_LOG: Final = "/dev/termination-log"
 """What a container leaves here, Kubernetes keeps in the pod's status."""
-PROGRAM_DIR: Final = "/etc/rewardpool/download"
-"""Where the download's package is mounted."""
 
 NATIVE_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 """Those that every node has; a download needs none of the others, such as GPUs."""
@@ -120,8 +117,6 @@ def _downloaded_adapters(pool: RewardPool) -> list[AdapterSpec]:
 def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_image: str, ipv6: bool) -> Object:
     """The worker's template with the downloads in front of the engine: that of the model, and one for each adapter."""
     spec, (worker,) = template["spec"], template["spec"]["containers"]
-    items = [{"key": key, "path": path} for key, path in sorted(download_paths().items())]
-    program = {"name": "download", "configMap": {"name": files_name(worker_files()), "items": items}}
     # Not there before the first worker has said which commit it found.
     pins = {"name": "pins", "configMap": {"name": names.pins_config_map(pool.metadata.name), "optional": True}}
     adapters = {f"{ADAPTERS_DIR}/{adapter.name}" for adapter in _downloaded_adapters(pool)}
@@ -133,13 +128,10 @@ def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_ima
     ]
     container: Object = {
         "image": _image(pool, engine, worker["image"], own_image),
-        # Where Python looks for a module that is run by its name.
-        "workingDir": PROGRAM_DIR,
         "env": _environment(pool),
         **_credentials(pool),
         "volumeMounts": [
             *shared,
-            {"name": "download", "mountPath": PROGRAM_DIR, "readOnly": True},
             {"name": "pins", "mountPath": names.PINS_DIR, "readOnly": True},
         ],
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -156,7 +148,7 @@ def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_ima
     containers = [{"name": name, "command": command, **container} for name, command in commands.items()]
     return {
         **template,
-        "spec": {**spec, "initContainers": containers, "volumes": [*spec["volumes"], program, pins]},
+        "spec": {**spec, "initContainers": containers, "volumes": [*spec["volumes"], pins]},
     }
 
 
@@ -174,7 +166,15 @@ def _commands(pool: RewardPool, *, ipv6: bool) -> dict[str, list[str]]:
 
     def command(source: str, revision: str, link: str, *pins: str) -> list[str]:
         return [
-            *("python3", "-m", DOWNLOAD_PACKAGE, "--source", source, "--revision", revision),
+            *(
+                "python3",
+                f"{names.FILES_DIR}/{WORKER_ZIP}",
+                "download.program",
+                "--source",
+                source,
+                "--revision",
+                revision,
+            ),
             *("--cache", hub_folders(pool)[1], "--link", link),
             *(*pins, "--report", TERMINATION_LOG),
             *("--host", every_address(ipv6=ipv6), "--port", str(names.WORKER_PORT)),

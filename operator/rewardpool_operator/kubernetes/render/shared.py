@@ -73,7 +73,7 @@ def _files_config_map(namespace: str, files: tuple[tuple[str, str], ...]) -> Obj
         "kind": "ConfigMap",
         "metadata": {"name": files_name(dict(files)), "namespace": namespace, "labels": labels},
         "immutable": True,
-        "data": dict(files),
+        "binaryData": dict(files),
     }
 
 

@@ -1,6 +1,6 @@
 """Scores texts by transformers in float32, each alone: for `rewardpool verify --transformers` and `make golden`.
 
-    python transformers_reference.py --model PATH < TEXTS > SCORES
+    python rewardpool_worker.zip transformers_reference --model PATH < TEXTS > SCORES
 
 Both are JSON lines: `{"text": "..."}` in, and out, in the same order and each as soon as it is there, the same with
 `score`, or with `problem` where the model does not take the text. Neither batches nor a server are involved.
@@ -15,6 +15,8 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from typing import Any
+
+from rewardpool_worker.engine_side.transformers_model import ModelRefusedError, UnusableSampleError, load
 
 EXIT_REFUSED = 1
 
@@ -31,8 +33,6 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     with tempfile.TemporaryDirectory(prefix="rewardpool-modules-") as modules:
         os.environ.setdefault("HF_MODULES_CACHE", modules)  # read when transformers is imported
-        from transformers_model import ModelRefusedError, UnusableSampleError, load
-
         try:
             model = load(
                 given.model,
@@ -62,7 +62,3 @@ def outcome(model: Any, text: str) -> dict[str, float | str]:
         return {"problem": f"it has {len(ids)} tokens, and the model takes at most {model.max_model_len}"}
     score = model.score_alone(ids)
     return {"score": score} if math.isfinite(score) else {"problem": f"the model scored {score}"}
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -2,8 +2,7 @@
 
 A head is declared in the tokenizer's own words (`yesToken: "yes"`), and engines want ids. This file looks every token
 up in the checkpoint's tokenizer and the architecture up in its config.json, and refuses with the field's path what
-would score something else. It is mounted into stock images next to the launchers, and needs nothing but the standard
-library and the transformers that both engines bring.
+would score something else. It needs the transformers that both engines bring.
 """
 
 import argparse
@@ -13,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-ENV_HEAD = "REWARDPOOL_HEAD"
-ENV_MODEL_PATH = "REWARDPOOL_MODEL_PATH"
+from rewardpool_api.names import ENV_MODEL_PATH
+
 LANGUAGE_MODEL, CLASSIFIER = "ForCausalLM", "ForSequenceClassification"
 SOFTCAP = "final_logit_softcapping"
 SCALES = ("logit_scale", "logits_scaling", "lm_head_multiplier", "output_multiplier_scale", "dim_model_base")

@@ -22,7 +22,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lora_adapters import HEAD, PREFIX, Adapter, AdapterError, Shape
+from rewardpool_worker.engine_side.lora_adapters import HEAD, PREFIX, Adapter, AdapterError, Shape
 
 OWN_HEAD = Path("own-head", "head.safetensors")
 """In the folder of an adapter's copy: not beside its matrices, where SGLang reads every file."""

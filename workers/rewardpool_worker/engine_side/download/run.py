@@ -9,11 +9,11 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
-from .cache import THREADS, ModelCache, Record, StoppedError
-from .errors import DownloadError, disk_error
-from .lock import CacheLock
-from .progress import Progress
-from .release import Release, RemoteFile, Source
+from rewardpool_worker.engine_side.download.cache import THREADS, ModelCache, Record, StoppedError
+from rewardpool_worker.engine_side.download.errors import DownloadError, disk_error
+from rewardpool_worker.engine_side.download.lock import CacheLock
+from rewardpool_worker.engine_side.download.progress import Progress
+from rewardpool_worker.engine_side.download.release import Release, RemoteFile, Source
 
 LONGEST_PAUSE_SECONDS = 60.0
 LONGEST_ASKED_PAUSE_SECONDS = 300.0

@@ -24,9 +24,9 @@ from stat import S_ISREG
 from threading import Event
 from typing import Any, BinaryIO, cast
 
-from .digests import digest_of, is_digest
-from .errors import DownloadError
-from .release import Release, RemoteFile, Source
+from rewardpool_worker.engine_side.download.digests import digest_of, is_digest
+from rewardpool_worker.engine_side.download.errors import DownloadError
+from rewardpool_worker.engine_side.download.release import Release, RemoteFile, Source
 
 THREADS = 8
 """Files fetched or read side by side."""

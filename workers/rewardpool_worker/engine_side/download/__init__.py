@@ -1,7 +1,7 @@
 """Puts a model's files where an engine reads them: once for all workers that share a cache, whoever comes first.
 
-It is mounted into stock engine images, run before the engine starts, and imports nothing of the project; the clients of
-hub and S3 are those the image has. The way of one run (`run.py`):
+It runs before the engine starts, in the engine's image; the clients of hub and S3 are those the image has. The way of
+one run (`run.py`):
 
     which release   the commit that the operator pinned for this revision of workers, or else what the branch is now
     there already?  a release that was checked once is taken without asking anybody, if its files are those of then

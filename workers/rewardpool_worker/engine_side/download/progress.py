@@ -13,7 +13,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NoReturn
 
-PATH = "/rewardpool/download"
+from rewardpool_api.names import DOWNLOAD_PATH
+
 TICK_SECONDS = 1.0
 LINE_SECONDS = 10.0
 """Between two lines in the log."""
@@ -126,7 +127,9 @@ def line(report: dict[str, Any], bytes_per_second: float | None) -> str:
 
 
 def serve(progress: Progress, host: str, port: int) -> None:
-    """Answer `GET PATH` in the background until the process ends: byte counts, nothing secret, so without a key.
+    """Answer `GET /rewardpool/download` in the background until the process ends.
+
+    Byte counts and nothing secret, so without a key.
 
     Raises:
         OSError: the port is taken.
@@ -134,8 +137,10 @@ def serve(progress: Progress, host: str, port: int) -> None:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps(progress.report() if self.path == PATH else {"error": f"only {PATH} is here"}).encode()
-            self.send_response(200 if self.path == PATH else 404)
+            body = json.dumps(
+                progress.report() if self.path == DOWNLOAD_PATH else {"error": f"only {DOWNLOAD_PATH} is here"}
+            ).encode()
+            self.send_response(200 if self.path == DOWNLOAD_PATH else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -14,26 +14,25 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .cache import ModelCache
-from .errors import DownloadError
-from .lock import CacheLock, LostLockError
-from .progress import Progress, ProgressMonitor, end_at_once, serve
-from .release import Source
-from .run import Download
+from rewardpool_api.names import ENV_REVISION
+from rewardpool_worker.engine_side.download.cache import ModelCache
+from rewardpool_worker.engine_side.download.errors import DownloadError
+from rewardpool_worker.engine_side.download.lock import CacheLock, LostLockError
+from rewardpool_worker.engine_side.download.progress import Progress, ProgressMonitor, end_at_once, serve
+from rewardpool_worker.engine_side.download.release import Source
+from rewardpool_worker.engine_side.download.run import Download
 
-ENV_REVISION = "REWARDPOOL_REVISION"
-"""The revision of the workers that this is for: which pin holds."""
 MAX_MESSAGE = 2000
 """Characters; Kubernetes keeps 4096 bytes."""
 
 
-def main() -> None:
-    """Have the model where it is wanted, or say why not."""
-    wanted = _arguments()
+def main(argv: Sequence[str]) -> int:
+    """Download the model and link it; returns the exit code, unless the process becomes the engine or fails."""
+    wanted = _arguments(argv)
     given = dict(os.environ)
     # Bars are for terminals, the lines of the log come from the watch; and nobody learns who downloads what.
     os.environ.update(HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_DISABLE_TELEMETRY="1")
@@ -86,10 +85,11 @@ def main() -> None:
     if wanted.then:
         # All is there: looking for newer files on a hub costs an engine seconds, or minutes without a network.
         os.execvpe(wanted.then[0], wanted.then, {"HF_HUB_OFFLINE": "1", **given})  # noqa: S606 - as it was given
+    return 0
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Have a model's files in a cache, and a link to them.")
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Download a model into a cache, and link its files.")
     parser.add_argument("--source", required=True, help="hf://ORG/NAME or s3://BUCKET/PREFIX")
     parser.add_argument("--revision", default="main", help="branch, tag or commit of a hub's model")
     parser.add_argument("--cache", type=Path, help="folder that may be shared by many pods; the hub's library's else")
@@ -103,7 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--then", nargs=argparse.REMAINDER, help="program to become, with its arguments: the last option"
     )
-    return parser.parse_args()
+    return parser.parse_args(argv)
 
 
 def _hub_cache() -> Path:
@@ -117,11 +117,11 @@ def _source(url: str, revision: str) -> Source:
     scheme, _, where = url.rstrip("/").partition("://")
     try:
         if scheme == "s3":
-            from .s3 import S3Source
+            from rewardpool_worker.engine_side.download.s3 import S3Source
 
             bucket, _, prefix = where.partition("/")
             return S3Source(bucket, prefix)
-        from .hub import HubSource
+        from rewardpool_worker.engine_side.download.hub import HubSource
 
         return HubSource(where, revision)
     except ImportError as error:
@@ -164,7 +164,3 @@ def _report(path: Path | None, content: dict[str, Any]) -> None:
 def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Serves a reward model by transformers: `python transformers_server.py --model PATH --served-model-name NAME …`.
+"""Serves a reward model by transformers: `python rewardpool_worker.zip transformers_server --model PATH …`.
 
 The engine for models that only their own code can score. It is an ASGI application as vLLM's and SGLang's are, so key,
 readiness, load, limits and the answer to a caller's mistake are the score middleware's, which is put around it. What is
@@ -13,7 +13,6 @@ Mounted into stock images; needs uvicorn and prometheus_client beside what `tran
 
 import argparse
 import asyncio
-import contextlib
 import json
 import logging
 import math
@@ -21,21 +20,30 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from rewardpool_api.contract import SCORE_PATH
+from rewardpool_worker.engine_side.middleware.asgi import (
+    DisconnectedError,
+    Receive,
+    Scope,
+    Send,
+    read_body,
+    send_json,
+    unless_disconnected,
+)
+from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
+from rewardpool_worker.engine_side.transformers_model import ModelRefusedError, load
+from rewardpool_worker.engine_side.writable_home import make_home_writable
+
 Ids = list[int]
 
 log = logging.getLogger("rewardpool.worker")
 
-SCORE_PATH = "/v1/embeddings"
 KEEP_ALIVE_SECONDS = 120
 """Longer than routers keep an idle connection, so that none is closed under a request."""
 EXIT_REFUSED = 1
@@ -186,13 +194,13 @@ class Application:
             raise NotImplementedError(f"{scope['type']} is not served")
         match scope["method"], scope["path"]:
             case "GET", "/health":
-                await _send(send, 200, {})
+                await send_json(send, 200, {})
             case "GET", "/metrics":
                 accept = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
                 await _send_bytes(send, 200, *self._metrics.exposition(accept))
             case "GET", "/v1/models":
                 card = {"id": self._served_name, "object": "model", "owned_by": "rewardpool"}
-                await _send(
+                await send_json(
                     send, 200, {"object": "list", "data": [{**card, "max_model_len": self._model.max_model_len}]}
                 )
             case "POST", "/tokenize":
@@ -200,21 +208,21 @@ class Application:
             case "POST", path if path == SCORE_PATH:
                 with self._metrics.request():
                     request = await _read(receive)
-                    await self._answered(send, self._counted(self._unless_hung_up(self._scores(request), receive)))
+                    await self._answered(send, self._counted(self._scores_for(request, receive)))
             case _:
-                await _send(send, 404, {"error": "there is no such route"})
+                await send_json(send, 404, {"error": "there is no such route"})
 
     async def _answered(self, send: Send, working: Awaitable[dict[str, Any] | None]) -> None:
         try:
             answer = await working
         except _RequestError as refusal:
-            await _send(send, 400, {"error": {"message": str(refusal)}})
+            await send_json(send, 400, {"error": {"message": str(refusal)}})
         except Exception as error:  # the model's own code
             log.exception("no score")
-            await _send(send, 500, {"error": {"message": f"{type(error).__name__}: {error}"}})
+            await send_json(send, 500, {"error": {"message": f"{type(error).__name__}: {error}"}})
         else:
             if answer is not None:
-                await _send(send, 200, answer)
+                await send_json(send, 200, answer)
 
     async def _counted(self, scoring: Awaitable[dict[str, Any] | None]) -> dict[str, Any] | None:
         try:
@@ -228,6 +236,13 @@ class Application:
         else:
             self._metrics.scored(len(answer["data"]))
         return answer
+
+    async def _scores_for(self, request: dict[str, Any], receive: Receive) -> dict[str, Any] | None:
+        """Return the answer; None when the caller disconnects before, and then nothing more is computed for it."""
+        try:
+            return await unless_disconnected(self._scores(request), receive)
+        except DisconnectedError:
+            return None
 
     async def _scores(self, request: dict[str, Any]) -> dict[str, Any]:
         self._check_model(request)
@@ -263,38 +278,11 @@ class Application:
         except ValueError as error:
             raise _RequestError(f"input {index}: {error}") from None
 
-    @staticmethod
-    async def _unless_hung_up(scoring: Any, receive: Receive) -> dict[str, Any] | None:
-        """The answer; None when the caller hangs up before, and then nothing more is computed for it."""
-        working, leaving = asyncio.create_task(scoring), asyncio.create_task(_hung_up(receive))
-        try:
-            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            return await working if working.done() else None
-        finally:
-            for task in (working, leaving):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
-
-
-async def _hung_up(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
 
 async def _read(receive: Receive) -> dict[str, Any]:
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            break
-    request: dict[str, Any] = json.loads(body)
+    """Return the JSON of a request, which the middleware has checked and bounded."""
+    request: dict[str, Any] = json.loads(await read_body(receive, sys.maxsize) or b"")
     return request
-
-
-async def _send(send: Send, status: int, content: dict[str, Any]) -> None:
-    await _send_bytes(send, status, json.dumps(content, allow_nan=False).encode(), "application/json")
 
 
 async def _send_bytes(send: Send, status: int, body: bytes, content_type: str) -> None:
@@ -353,13 +341,10 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="rewardpool-modules-") as modules:
         # Before transformers is imported. A folder of its own: replicas that share one run what another is writing.
         os.environ.setdefault("HF_MODULES_CACHE", modules)
-        from writable_home import make_home_writable
-
         make_home_writable(os.environ)
         import uvicorn
-        from score_middleware import ScoreMiddleware
-        from transformers_model import ModelRefusedError, load
-        from worker_metrics import WorkerMetrics
+
+        from rewardpool_worker.engine_side.worker_metrics import WorkerMetrics
 
         try:
             bounds = Bounds(given.max_batch_samples, given.max_batch_tokens)
@@ -389,7 +374,3 @@ def main(argv: Sequence[str]) -> int:
             timeout_graceful_shutdown=given.drain_seconds,
         )
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -14,8 +14,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
-from .errors import PASSING_ATTEMPTS, DownloadError
-from .release import Release, RemoteFile
+from rewardpool_worker.engine_side.download.errors import PASSING_ATTEMPTS, DownloadError
+from rewardpool_worker.engine_side.download.release import Release, RemoteFile
 
 CHUNK_BYTES = 1024 * 1024
 COMMIT_DIGITS = 40

@@ -1,4 +1,4 @@
-"""Starts vLLM: `python vllm_launcher.py -m MODULE VLLM-FLAGS…`.
+"""Starts vLLM: `python rewardpool_worker.zip vllm_launcher -m MODULE VLLM-FLAGS…`.
 
 vLLM takes an unknown token of a head for the row of some other token, without a word. So `head_tokens` looks them up
 first; likewise `lora_adapters` looks at the adapters' files, and `writable_home` at HOME. Variables that an image or a
@@ -13,8 +13,10 @@ import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
-ENV_HEAD = "REWARDPOOL_HEAD"
-ENV_SLEEP_MAX_ABS_DIFF = "REWARDPOOL_SLEEP_MAX_ABS_DIFF"
+from rewardpool_api.names import ENV_HEAD, ENV_SLEEP_MAX_ABS_DIFF
+from rewardpool_worker.engine_side.head_tokens import resolve_or_refuse
+from rewardpool_worker.engine_side.lora_adapters import adapters_or_refuse, vllm_flags
+from rewardpool_worker.engine_side.writable_home import make_home_writable
 
 
 def head_flags(
@@ -66,9 +68,6 @@ def settle_variables(environ: MutableMapping[str, str]) -> None:
 
 def main(argv: list[str]) -> int:
     """Become vLLM; returns only when it cannot be started, with the exit code."""
-    from lora_adapters import adapters_or_refuse, vllm_flags
-    from writable_home import make_home_writable
-
     settle_variables(os.environ)
     make_home_writable(os.environ)
     of_head, of_adapters = _flags_of_head(argv), adapters_or_refuse(argv, vllm_flags)
@@ -81,8 +80,6 @@ def main(argv: list[str]) -> int:
 
 def _flags_of_head(argv: list[str]) -> list[str] | None:
     """Those of the head, none without one; None where it is refused."""
-    from head_tokens import resolve_or_refuse
-
     if ENV_HEAD not in os.environ:
         return []
     found = resolve_or_refuse(json.loads(os.environ[ENV_HEAD]), argv, tokenizer_flag="--tokenizer")
@@ -91,7 +88,3 @@ def _flags_of_head(argv: list[str]) -> list[str] | None:
     head, checkpoint = found
     os.environ[ENV_HEAD] = json.dumps(head)
     return head_flags(head, checkpoint.as_classifier, checkpoint.spell, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

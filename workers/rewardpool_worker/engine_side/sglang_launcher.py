@@ -1,9 +1,8 @@
-"""Starts SGLang's HTTP server with the score middleware: `python sglang_launcher.py SGLANG-FLAGS…`.
+"""Starts SGLang's HTTP server with the score middleware: `python rewardpool_worker.zip sglang_launcher SGLANG-FLAGS…`.
 
-SGLang has no flag for a middleware, and takes a key on its command line and into its log. So this one file (nothing of
-the project but the two middlewares beside it) is mounted into the stock image, puts the middleware around SGLang's
-application, and starts the server with the flags it was given, unchanged. Measured with SGLang 0.5.23, it also sees to
-what would make a score wrong or let somebody score without the key:
+SGLang has no flag for a middleware, and takes a key on its command line and into its log. So this launcher puts the
+middleware around SGLang's application, and starts the server with the flags it was given, unchanged. Measured with
+SGLang 0.5.23, it also prevents what would make a score wrong or open a way past the key:
 
 - **No second door.** What starts another server next to the one with the middleware is refused.
 - **The checkpoint's model, all of it.** An architecture that SGLang lacks would be served without its reward head, and
@@ -22,21 +21,26 @@ import argparse
 import json
 import logging
 import os
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-log = logging.getLogger("rewardpool.worker")
+from rewardpool_api.names import (
+    ENV_ADAPTERS,
+    ENV_HEAD,
+    ENV_KEY_FILE,
+    ENV_MODEL_TYPE,
+    ENV_SLEEP_MAX_ABS_DIFF,
+)
+from rewardpool_worker.engine_side import lora_adapters, sglang_adapters
+from rewardpool_worker.engine_side.head_tokens import resolve_or_refuse
+from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
+from rewardpool_worker.engine_side.middleware.sleep import SleepMiddleware
+from rewardpool_worker.engine_side.writable_home import make_home_writable
 
-ENV_SLEEP_MAX_ABS_DIFF = "REWARDPOOL_SLEEP_MAX_ABS_DIFF"
-"""Set where the engine can be put to sleep."""
-ENV_MODEL_TYPE = "REWARDPOOL_MODEL_TYPE"
-ENV_KEY_FILE = "REWARDPOOL_KEY_FILE"
-ENV_HEAD = "REWARDPOOL_HEAD"
-ENV_ADAPTERS = "REWARDPOOL_ADAPTERS"
+log = logging.getLogger("rewardpool.worker")
 
 HEAD = "score"
 """What SGLang's reward models call their head."""
@@ -66,11 +70,7 @@ class ModelRefusedError(RuntimeError):
 
 def main(argv: list[str]) -> int:
     """Run the server until it is told to stop; returns the exit code."""
-    from writable_home import make_home_writable
-
     make_home_writable(os.environ)
-    from head_tokens import resolve_or_refuse
-    from score_middleware import ScoreMiddleware
     from sglang.srt.server_args import prepare_server_args
 
     if ENV_HEAD in os.environ:
@@ -82,10 +82,7 @@ def main(argv: list[str]) -> int:
         # For the middleware, and for the scheduler, which is a process of its own.
         os.environ[ENV_HEAD] = json.dumps(head)
     if ENV_ADAPTERS in os.environ:
-        import sglang_adapters
-        from lora_adapters import adapters_or_refuse
-
-        of_adapters = adapters_or_refuse(argv, sglang_adapters.flags)
+        of_adapters = lora_adapters.adapters_or_refuse(argv, sglang_adapters.flags)
         if of_adapters is None:
             return 2
         argv = [*argv, *of_adapters]
@@ -101,8 +98,6 @@ def main(argv: list[str]) -> int:
     from sglang.srt.utils import kill_process_tree
 
     if ENV_SLEEP_MAX_ABS_DIFF in os.environ:
-        from sleep_middleware import SleepMiddleware
-
         # First, so that the other one is around it and asks for the key.
         http_server.app.add_middleware(SleepMiddleware)
     http_server.app.add_middleware(ScoreMiddleware)
@@ -226,7 +221,6 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
     if os.environ.get(ENV_MODEL_TYPE, "Discriminative") == "Discriminative":
         loader._initialize_model = checked(loader._initialize_model)
     if ENV_ADAPTERS in os.environ:
-        import sglang_adapters
         from sglang.srt.utils import is_pin_memory_available
 
         if not is_pin_memory_available():
@@ -366,8 +360,3 @@ def left_out(model: Any, present: Iterable[str]) -> list[str]:
         return part == "lm_head" or (name in own if part == HEAD else part in parts)
 
     return sorted(name for name in present if not has_place(name))
-
-
-# SGLang starts its processes by importing this file again.
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

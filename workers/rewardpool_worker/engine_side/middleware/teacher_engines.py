@@ -7,18 +7,16 @@ SGLang's route has a flat form of the most likely tokens, and its nested one for
 
 Both give every row, from the first token on, whatever `start` is: behind a prefix that SGLang has in its cache, it
 gives other numbers. What is below `start` is left out here.
-
-Mounted into stock images beside the score middleware, and imported by it for a Teacher alone.
 """
 
 import asyncio
 import json
 import uuid
 from array import array
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from typing import Any
 
-from teacher_wire import (
+from rewardpool_api.teacher_wire import (
     FLOAT32,
     INT32,
     BadAnswerError,
@@ -29,18 +27,12 @@ from teacher_wire import (
     from_base64,
     table_of,
 )
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+from rewardpool_worker.engine_side.middleware.asgi import DisconnectedError, Receive, Scope, unless_disconnected
 
 RESERVED_TOKENS = {"vllm": 1, "sglang": 7}
 """Of an engine's longest context: what it keeps for tokens to write, though none is asked."""
 MOST_UNION = 1 << 20
 """Rows times different ids of a question to SGLang, which has one list of ids for all rows."""
-
-
-class DisconnectedError(Exception):
-    """The caller closed its connection."""
 
 
 async def ask_vllm(scope: Scope, receive: Receive, asked: Question) -> Values:
@@ -77,7 +69,7 @@ async def ask_vllm(scope: Scope, receive: Receive, asked: Question) -> Values:
         return last
 
     try:
-        output = await _unless_disconnected(generate(), receive)
+        output = await unless_disconnected(generate(), receive)
     except ValueError as error:  # vLLM's own are of this kind
         raise BadRequestError(f"vllm refuses the request: {error}") from None
     except DisconnectedError:
@@ -156,8 +148,8 @@ def of_sglang(body: bytes, asked: Question) -> Values:
         own = _own_of_sglang(said["input_token_logprobs"], asked)
         logprobs = array(FLOAT32, (item[0] for item in own))
         token_ids = array(INT32, (item[1] for item in own))
-        top_ids, top_logprobs = _top_of_sglang(said, asked) if asked.top_k else (array(INT32), array(FLOAT32))
-        further = _further_of_sglang(said["input_token_ids_logprobs"], asked) if asked.ids_per_row else array(FLOAT32)
+        top_ids, top_logprobs = _top_of_sglang(said, asked)
+        further = _further_of_sglang(said["input_token_ids_logprobs"], asked) if asked.ids_per_row else _no_numbers()
     except BadAnswerError:
         raise
     except (ValueError, LookupError, TypeError, OverflowError) as error:
@@ -173,6 +165,8 @@ def _own_of_sglang(found: Any, asked: Question) -> "list[Any]":
 
 def _top_of_sglang(said: Mapping[str, Any], asked: Question) -> "tuple[array[int], array[float]]":
     k, rows = asked.top_k, len(asked.token_ids) - 1
+    if not k:
+        return array(INT32), _no_numbers()
     shape, prefix = said["input_top_logprobs_shape"], said["input_top_logprobs_null_prefix"]
     if (shape, prefix) != ([rows, k], 1):
         raise BadAnswerError(f"sglang has most likely tokens of shape {shape} after {prefix}, not {[rows, k]} after 1")
@@ -184,27 +178,12 @@ def _top_of_sglang(said: Mapping[str, Any], asked: Question) -> "tuple[array[int
 
 def _further_of_sglang(found: Any, asked: Question) -> "array[float]":
     width = asked.ids_per_row
-    values = array(FLOAT32)
+    values = _no_numbers()
     for row, items in enumerate(found[asked.start :]):
         by_id = {item[1]: item[0] for item in items}
         values.extend(array(FLOAT32, (by_id[one] for one in asked.ids[row * width : (row + 1) * width])))
     return values
 
 
-async def _unless_disconnected(work: Any, receive: Receive) -> Any:
-    """Return the result of some work; cancel it when the caller disconnects, and raise DisconnectedError."""
-    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_until_disconnected(receive))
-    try:
-        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise DisconnectedError
-        return working.result()
-    finally:
-        working.cancel()
-        gone.cancel()
-        await asyncio.gather(working, gone, return_exceptions=True)
-
-
-async def _until_disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _no_numbers() -> "array[float]":
+    return array(FLOAT32)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ENV_ADAPTERS = "REWARDPOOL_ADAPTERS"
-ENV_MODEL_PATH = "REWARDPOOL_MODEL_PATH"
+from rewardpool_api.names import ENV_ADAPTERS, ENV_MODEL_PATH
+
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """That vLLM has buffers of."""
 HEAD = "score"

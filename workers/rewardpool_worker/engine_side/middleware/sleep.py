@@ -1,7 +1,7 @@
 """Lets an engine that shares its GPU with a trainer sleep, and gives no score that a woken engine may have got wrong.
 
-This one file stands between the score middleware, which asks for the key, and the engine; it needs nothing but the
-standard library and is mounted like that one. It is there only where `spec.engine.sleep.enabled` says so, and adds:
+It stands between the score middleware, which asks for the key, and the engine, only where `spec.engine.sleep.enabled`
+says so, and adds:
 
     POST /rewardpool/sleep   the weights move to the machine's memory, and the GPU is free for others
     POST /rewardpool/wake    they are back, and a real score proves it
@@ -24,24 +24,23 @@ import json
 import logging
 import math
 import os
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from rewardpool_api import names
+from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
+from rewardpool_api.names import SLEEP_PATH, WAKE_PATH
+from rewardpool_worker.engine_side.middleware.asgi import App, Receive, Scope, Send, call, send_json
+from rewardpool_worker.engine_side.middleware.errors import NoAnswerError
+
 State = Literal["Awake", "Asleep"]
 
 log = logging.getLogger("rewardpool.worker")
 
-SLEEP_PATH = "/rewardpool/sleep"
-WAKE_PATH = "/rewardpool/wake"
 HEALTH_PATHS = frozenset({"/health", "/health_generate"})
 """Answered here while the engine sleeps: SGLang's own answer takes a generation, which a sleeping one cannot do."""
-WORK_PATHS = frozenset({"/v1/embeddings", "/v1/chat/completions", "/classify", "/pooling"})
+WORK_PATHS = frozenset({SCORE_PATH, CHAT_PATH, "/classify", "/pooling"})
 """What the engine's GPU is needed for."""
 
 PROBE_TEXT = "The quick brown fox jumps over the lazy dog."
@@ -72,10 +71,10 @@ class SleepSettings:
         """
         environ = os.environ if environ is None else environ
         return cls(
-            engine=environ.get("REWARDPOOL_ENGINE", cls.engine),
-            model_type=environ.get("REWARDPOOL_MODEL_TYPE", cls.model_type),
-            served_name=environ.get("REWARDPOOL_SERVED_NAME", cls.served_name),
-            max_abs_diff=float(environ.get("REWARDPOOL_SLEEP_MAX_ABS_DIFF", cls.max_abs_diff)),
+            engine=environ.get(names.ENV_ENGINE, cls.engine),
+            model_type=environ.get(names.ENV_MODEL_TYPE, cls.model_type),
+            served_name=environ.get(names.ENV_SERVED_NAME, cls.served_name),
+            max_abs_diff=float(environ.get(names.ENV_SLEEP_MAX_ABS_DIFF, cls.max_abs_diff)),
         )
 
 
@@ -136,9 +135,9 @@ class SleepMiddleware:
         if path in (SLEEP_PATH, WAKE_PATH):
             await self._turn_over(scope, send)
         elif self._asleep and path in HEALTH_PATHS:
-            await _answer(send, 200, {"state": self.state})
+            await send_json(send, 200, {"state": self.state})
         elif self._asleep and path in WORK_PATHS:
-            await _answer(send, 503, _error("asleep", f"the engine sleeps; POST {WAKE_PATH} wakes it"))
+            await send_json(send, 503, _error("asleep", f"the engine sleeps; POST {WAKE_PATH} wakes it"))
         else:
             await self._pass_on(scope, receive, send)
 
@@ -153,25 +152,25 @@ class SleepMiddleware:
     async def _turn_over(self, scope: Scope, send: Send) -> None:
         """Put the engine to sleep or wake it, one at a time; asked for what it is, it does nothing."""
         if scope["method"] == "GET":
-            await _answer(send, 200, self._said())
+            await send_json(send, 200, self._said())
             return
         try:
             async with self._turn:
                 if scope["path"] == WAKE_PATH:
                     await self._wake(scope)
                 elif not self._asleep and self._in_flight:
-                    await _answer(send, 409, _error("busy", f"{self._in_flight} requests are at the engine"))
+                    await send_json(send, 409, _error("busy", f"{self._in_flight} requests are at the engine"))
                     return
                 else:
                     await self._sleep(scope)
         except WeightsLostError as error:
             log.error("%s", error)  # noqa: TRY400 - the message says it all
-            await _answer(send, 500, _error("weights_lost", str(error)))
+            await send_json(send, 500, _error("weights_lost", str(error)))
         except EngineRefusedError as error:
             log.error("%s", error)  # noqa: TRY400 - the message says it all
-            await _answer(send, 502, _error("engine_refused", str(error)))
+            await send_json(send, 502, _error("engine_refused", str(error)))
         else:
-            await _answer(send, 200, self._said())
+            await send_json(send, 200, self._said())
 
     async def _sleep(self, scope: Scope) -> None:
         if self._asleep:
@@ -181,8 +180,8 @@ class SleepMiddleware:
         try:
             if self._before is None:
                 self._before = await self._probe(scope)
-            for call in _SLEEP[self._settings.engine]:
-                await self._ask(scope, call)
+            for step in _SLEEP[self._settings.engine]:
+                await self._call(scope, step)
         except BaseException:
             self._asleep = False
             raise
@@ -190,11 +189,11 @@ class SleepMiddleware:
     async def _wake(self, scope: Scope) -> None:
         if not self._asleep:
             return
-        for call in _WAKE[self._settings.engine]:
-            said = await self._ask(scope, call)
+        for step in _WAKE[self._settings.engine]:
+            said = await self._call(scope, step)
             # vLLM says "sleeping" where only some of its memory came back. SGLang says nothing.
             if isinstance(said, dict) and said.get("status", "awake") != "awake":
-                raise EngineRefusedError(f"POST {call.path}: the engine says that it is {said['status']}")
+                raise EngineRefusedError(f"POST {step.path}: the engine says that it is {said['status']}")
         after, before = await self._probe(scope), self._before
         if before is None or _largest_difference(after, before) > self._settings.max_abs_diff:
             raise WeightsLostError(
@@ -209,14 +208,14 @@ class SleepMiddleware:
         if self._settings.model_type == "Generative":
             messages = [{"role": "user", "content": PROBE_TEXT}]
             chat = {"model": model, "messages": messages, "max_tokens": 1, "temperature": 0, "logprobs": True}
-            said = await self._ask(scope, Call("/v1/chat/completions", chat))
+            said = await self._call(scope, Call(CHAT_PATH, chat))
             where: tuple[str | int, ...] = ("choices", 0, "logprobs", "content", 0, "logprob")
         elif engine == "sglang":
-            said = await self._ask(scope, Call("/v1/embeddings", {"model": model, "input": [PROBE_TEXT]}))
+            said = await self._call(scope, Call(SCORE_PATH, {"model": model, "input": [PROBE_TEXT]}))
             where = ("data", 0, "embedding")
         else:
             request = {"model": model, "input": [PROBE_TEXT], "use_activation": False}
-            said = await self._ask(scope, Call("/classify", request))
+            said = await self._call(scope, Call("/classify", request))
             where = ("data", 0, "probs")
         try:
             for step in where:
@@ -228,49 +227,26 @@ class SleepMiddleware:
             raise EngineRefusedError(f"the probe's answer is {numbers}, which is not one or more finite numbers")
         return numbers
 
-    async def _ask(self, scope: Scope, call: Call) -> Any:
+    async def _call(self, scope: Scope, to: Call) -> Any:
         """Call the engine's own application, and return the JSON of its answer; None where it is empty.
 
         Raises:
             EngineRefusedError: it did not answer 200 with JSON, or not within ENGINE_SECONDS.
         """
-        body = b"" if call.body is None else json.dumps(call.body).encode()
-        length = str(len(body)).encode()
-        inner = {
-            **scope,
-            "method": "POST",
-            "path": call.path,
-            "raw_path": call.path.encode(),
-            "query_string": call.query.encode(),
-            "headers": [(b"content-type", b"application/json"), (b"content-length", length)],
-        }
-        status, answer = 0, bytearray()
-        given = False
-
-        async def receive() -> Message:
-            nonlocal given
-            if given:
-                await asyncio.Event().wait()
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            answer.extend(message.get("body", b""))
-
         try:
             async with asyncio.timeout(ENGINE_SECONDS):
-                await self._app(inner, receive, send)
+                answer = await call(self._app, scope, to.path, to.body, method="POST", query=to.query)
         except TimeoutError:
-            raise EngineRefusedError(f"POST {call.path}: no answer within {ENGINE_SECONDS:g} s") from None
-        words = answer[:500].decode(errors="replace")
-        if status != 200:
-            raise EngineRefusedError(f"POST {call.path}: status {status}: {words}")
+            raise EngineRefusedError(f"POST {to.path}: no answer within {ENGINE_SECONDS:g} s") from None
+        except NoAnswerError as error:
+            raise EngineRefusedError(f"POST {to.path}: {error}") from None
+        words = answer.body[:500].decode(errors="replace")
+        if answer.status != 200:
+            raise EngineRefusedError(f"POST {to.path}: status {answer.status}: {words}")
         try:
-            return json.loads(answer) if answer else None
+            return json.loads(answer.body) if answer.body else None
         except ValueError:
-            raise EngineRefusedError(f"POST {call.path}: the answer is not JSON: {words}") from None
+            raise EngineRefusedError(f"POST {to.path}: the answer is not JSON: {words}") from None
 
     def _said(self) -> dict[str, Any]:
         return {"state": self.state, "in_flight": self._in_flight}
@@ -278,13 +254,6 @@ class SleepMiddleware:
 
 def _error(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
-
-
-async def _answer(send: Send, status: int, content: dict[str, Any]) -> None:
-    body = json.dumps(content).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _largest_difference(some: list[float], others: list[float]) -> float:

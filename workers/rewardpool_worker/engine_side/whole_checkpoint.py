@@ -1,11 +1,11 @@
-"""Has vLLM load a reward model whole, or not at all: `--worker-extension-cls whole_checkpoint.WholeCheckpoint`.
+"""Has vLLM load a reward model whole, or not at all: `--worker-extension-cls …whole_checkpoint.WholeCheckpoint`.
 
 Measured with vLLM 0.32: it notices a weight that a checkpoint lacks, but not in a linear layer such as the reward head.
 That one keeps what was in memory, so a checkpoint without its head is served, and each replica scores by other numbers.
 So linear layers and embeddings are filled with NaN before the checkpoint is loaded, and none may be left after.
 
 vLLM imports the class in every process that loads weights, before it loads them. It is a class because vLLM adds one to
-its own worker's; what counts is that this file is imported there.
+its own worker's; what counts is that this module is imported there.
 """
 
 from collections.abc import Callable

@@ -18,8 +18,8 @@ from huggingface_hub.errors import (
 from huggingface_hub.file_download import hf_hub_url, http_get
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
-from .errors import PASSING_ATTEMPTS, DownloadError, disk_error
-from .release import Release, RemoteFile
+from rewardpool_worker.engine_side.download.errors import PASSING_ATTEMPTS, DownloadError, disk_error
+from rewardpool_worker.engine_side.download.release import Release, RemoteFile
 
 _TRANSPORT: type[Exception] = HfHubHTTPError.__bases__[0]
 """Base of everything that the HTTP client below the library raises: requests', httpx' or httpx2's, by its version."""

@@ -1,0 +1,1 @@
+"""The ASGI applications around an engine: `score`, and `sleep` between that and an engine that sleeps."""

@@ -1,0 +1,72 @@
+"""What a checkpoint's own files say."""
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+log = logging.getLogger("rewardpool.worker")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint's config.json says of its head; the defaults stand for one that cannot be read."""
+
+    architecture: str = "the model"
+    labels: tuple[str, ...] = ()
+    hidden_size: int | None = None
+
+    @classmethod
+    def at(cls, path: str) -> "Checkpoint":
+        """Read it in a folder, or in the hub's cache where the engine has put it."""
+        try:
+            config = json.loads(_config_file(path).read_bytes())
+            labels = config.get("id2label") or {}
+            return cls(
+                architecture=str((config.get("architectures") or [cls.architecture])[0]),
+                labels=tuple(str(labels[index]) for index in sorted(labels, key=int)),
+                hidden_size=config.get("hidden_size"),
+            )
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            log.warning("the checkpoint's config.json cannot be read: %s: %s", type(error).__name__, error)
+            return cls()
+
+
+def _config_file(path: str) -> Path:
+    if (folder := Path(path)).is_dir():
+        return folder / "config.json"
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(path, "config.json")
+    if not isinstance(found, str):
+        raise FileNotFoundError(f"{path} is neither a folder nor in the hub's cache")
+    return Path(found)
+
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json")
+"""What makes a fast tokenizer, and its chat template."""
+SLOW_TOKENIZER_FILES = ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt", "vocab.txt")
+"""What makes one, where there is no tokenizer.json."""
+
+
+def tokenizer_digest(path: str) -> str | None:
+    """Return a digest of a checkpoint's tokenizer and chat template; None where there is none to be read.
+
+    A trainer computes it in the same way (`rewardpool.rewards.tokenizer_digest`), to know whether the token ids that it
+    writes are this model's.
+    """
+    try:
+        folder = _config_file(path).parent
+        files = TOKENIZER_FILES + (() if (folder / TOKENIZER_FILES[0]).is_file() else SLOW_TOKENIZER_FILES)
+        found = {name: (folder / name).read_bytes() for name in files if (folder / name).is_file()}
+    except (OSError, ValueError, ImportError) as error:
+        log.warning("the tokenizer's files cannot be read, so answers name none: %s", error)
+        return None
+    if not found:
+        return None
+    digest = hashlib.sha256()
+    for name, content in sorted(found.items()):
+        digest.update(b"%b %d\n" % (name.encode(), len(content)))
+        digest.update(content)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,73 @@
+"""An honest readiness: a worker is ready when a real score came back."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+Probe = Callable[[], Awaitable[dict[str, Any]]]
+"""Makes one real score and returns what to say about the model; raises whatever went wrong."""
+FRESH_SECONDS = 5.0
+"""A score that came back this recently, a trainer's or a probe's, proves readiness. A flooded engine is ready: its
+probe would wait behind the flood, fail its deadline, and take the busiest worker out of service."""
+FAILED_SECONDS = 1.0
+"""How long a failed probe is answered from memory, so that many probers do not add to the trouble."""
+
+
+class Readiness:
+    """Whether the worker scores, from at most one probe at a time.
+
+    Probers share a running probe, a recent score stands in for one, and a failure is remembered for a moment. So
+    neither kubelets, routers and operators together nor a stranger can pile up probes on the engine.
+    """
+
+    def __init__(self, *, deadline_seconds: float, clock: Callable[[], float]) -> None:
+        self._deadline_seconds = deadline_seconds
+        self._clock = clock
+        self._last_score = -math.inf
+        self._last_failure = -math.inf
+        self._said: dict[str, Any] = {}
+        self._reason = ""
+        self._running: asyncio.Task[None] | None = None
+
+    def scored(self) -> None:
+        """Note that a score just came back to a caller."""
+        self._last_score = self._clock()
+
+    def forget(self) -> None:
+        """Take no earlier score for a proof."""
+        self._last_score = -math.inf
+
+    async def report(self, probe: Probe) -> tuple[bool, dict[str, Any]]:
+        """Return whether the worker is ready, and the JSON to say so with; waits for a probe where none is recent."""
+        if self._is_due():
+            if self._running is None or self._running.done():
+                self._running = asyncio.create_task(self._run(probe))
+            # One prober that gives up must not cancel the probe that others wait for.
+            await asyncio.shield(self._running)
+        if self._said and self._last_score > self._last_failure:
+            return True, {"ready": True, **self._said}
+        return False, {"ready": False, "reason": self._reason}
+
+    def _is_due(self) -> bool:
+        now = self._clock()
+        # Before the first probe the model's limits are not known, however many scores came back.
+        proven = bool(self._said) and now - self._last_score <= FRESH_SECONDS
+        return not proven and now - self._last_failure > FAILED_SECONDS
+
+    async def _run(self, probe: Probe) -> None:
+        started = self._clock()
+        try:
+            # Stock images may have Python 3.10, which lacks asyncio.timeout.
+            described = await asyncio.wait_for(probe(), self._deadline_seconds)  # noqa: TID251
+        except TimeoutError:
+            self._fail(f"no score within {self._deadline_seconds:g} seconds")
+        except Exception as error:  # whatever the engine raises is the reason it is not ready
+            self._fail(f"{type(error).__name__}: {error}")
+        else:
+            self._last_score = self._clock()
+            self._said = {**described, "score_seconds": round(self._clock() - started, 4)}
+
+    def _fail(self, reason: str) -> None:
+        self._last_failure = self._clock()
+        self._reason = reason
