@@ -9,16 +9,15 @@ has the engines' own HTTP server.
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from support.tiny_teacher import VOCABULARY, as_sglang
 
-from rewardpool_api import teacher_wire
 from rewardpool_api.names import ENV_KEY_FILE
-from rewardpool_worker.score_middleware import ScoreMiddleware, Settings
+from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
+from rewardpool_worker.engine_side.middleware.settings import Settings
 
 LONGEST = 1024
 
@@ -42,11 +41,6 @@ def main() -> None:
     """Entry point."""
     import uvicorn
 
-    # In an image both are beside the middleware.
-    sys.modules["teacher_wire"] = teacher_wire
-    from rewardpool_worker import teacher_engines
-
-    sys.modules["teacher_engines"] = teacher_engines
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     port = parser.parse_args().port
