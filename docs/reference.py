@@ -23,6 +23,7 @@ import rewardpool
 import rewardpool_train
 from rewardpool.config import RewardConfig
 from rewardpool.rewards.config import Mixing
+from rewardpool.rewards.ledger.config import LedgerConfig
 from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, LengthPenaltyPart, MetaConfig, PoolPart
 from rewardpool_api.schema import custom_resource_definition
 from rewardpool_cli import app
@@ -260,6 +261,9 @@ def config_page() -> str:
         *_config_table(FunctionPart),
         "\n### A part that is a penalty on length\n",
         *_config_table(LengthPenaltyPart),
+        "\n## A ledger\n",
+        "Under `ledger` of the reward; [scoring files](score-files.md#a-ledger-of-scores) shows it.\n",
+        *_config_table(LedgerConfig),
         "\n## A judge\n",
         "Under `judge` of a Generative pool.\n",
         *_config_table(JudgeConfig, without={"meta"}),

@@ -148,6 +148,9 @@ def summary(report: FileReport, *, as_json: bool) -> None:
     if report.unscored:
         faults = ", ".join(f"{fault} {count:,}" for fault, count in report.unscored.items())
         typer.echo(f"without a score, by fault: {faults}; their lines say why")
+    if report.ledger is not None and (report.ledger.stopped or report.ledger.left_out):
+        why = f" ({report.ledger.stopped})" if report.ledger.stopped else ""
+        typer.echo(f"the ledger lacks {report.ledger.left_out:,} scores{why}")
     for pool, seen in report.revisions.items():
         if len(seen) > 1:
             shares = ", ".join(f"{revision} {count:,}" for revision, count in seen.items())

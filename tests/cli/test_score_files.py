@@ -147,3 +147,50 @@ async def test_eval_refuses_what_has_no_pairs(worker: FakeWorker, rewardpool: Co
     ended = await asyncio.to_thread(rewardpool, "eval", "rows.jsonl", "--pool", POOL)
     assert (ended.code, worker.requests) == (2, [])
     assert "Accepted are prompt, chosen, rejected" in ended.sentence
+
+
+def ledger_of(*records: dict[str, Any], torn: str = "") -> None:
+    lines = [
+        {"at": 1.0, "part": "length", "prompt_hash": "p", "response_hash": "r", "prompt": "?", **record}
+        for record in records
+    ]
+    Path("ledger").mkdir()
+    write("ledger/one.jsonl", "".join(json.dumps(line) + "\n" for line in lines) + torn)
+
+
+async def test_rescore_says_how_the_scores_agree(worker: FakeWorker, rewardpool: CommandLine) -> None:
+    # A FakeWorker gives the length of what it is sent: longer responses have higher scores.
+    ledger_of(
+        {"response": "a", "score": 1.0}, {"response": "aaa", "score": 3.0}, {"response": "aa", "score": None}, torn="{"
+    )
+    command = ("rescore", "ledger", "--pool", POOL)
+    ended = await asyncio.to_thread(rewardpool, *command, "-o", "json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert (found["rows"], found["both"], found["gained"], found["pairs"], found["kendall"]) == (3, 2, 1, 1, 1.0)
+    failed = await asyncio.to_thread(rewardpool, *command, "--failed-only", "-o", "json")
+    assert json.loads(failed.out)["rows"] == 1
+    table = await asyncio.to_thread(rewardpool, *command)
+    assert "Kendall's tau 1.000 within 1 prompts: 1 of 1 pairs in the same order, 0 tied now" in table.out
+
+
+@pytest.mark.parametrize(
+    ("records", "arguments", "message"),
+    [
+        ([{"score": 1.0}], (), "ledger/one.jsonl, line 1: has hashes and no text"),
+        ([{"score": 1.0, "response": "a"}], ("--failed-only",), "ledger: has no record without a score"),
+        ([{"score": "x", "response": "a"}], (), "ledger/one.jsonl, line 1: is no record of a ledger"),
+        (
+            [{"score": 1.0, "response": "a"}, {"score": 1.0, "response": "a", "part": "b"}],
+            (),
+            "--part: the ledger has scores of several parts: name one of b, length",
+        ),
+    ],
+)
+async def test_rescore_refuses_what_it_cannot_score(
+    worker: FakeWorker, rewardpool: CommandLine, records: list[dict[str, Any]], arguments: tuple[str, ...], message: str
+) -> None:
+    ledger_of(*records)
+    ended = await asyncio.to_thread(rewardpool, "rescore", "ledger", "--pool", POOL, *arguments)
+    assert (ended.code, worker.requests) == (2, [])
+    assert message in ended.sentence

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from rewardpool.logprobs import Logprobs as Logprobs
     from rewardpool.reward import Reward as Reward
     from rewardpool.rewards.episode import Episode as Episode
+    from rewardpool.rewards.ledger.writer import LedgerReport as LedgerReport
     from rewardpool.rewards.rating import Rating as Rating
     from rewardpool.rewards.rating import StepReward as StepReward
     from rewardpool.sample import FunctionSample as FunctionSample
@@ -85,6 +86,7 @@ _NAMES = {
     "rewardpool.logprobs": "Logprobs",
     "rewardpool.reward": "Reward",
     "rewardpool.rewards.episode": "Episode",
+    "rewardpool.rewards.ledger.writer": "LedgerReport",
     "rewardpool.rewards.rating": "Rating StepReward",
     "rewardpool.sample": "FunctionSample Outcome Sample Scored Unscored",
     "rewardpool.teacher": "Teacher",

@@ -37,6 +37,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.groups import compared, siblings
 from rewardpool.rewards.keywords import RewardSettings
 from rewardpool.rewards.lazy import LazyReward
+from rewardpool.rewards.ledger.writer import LedgerReport
 from rewardpool.rewards.one_revision import differ
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
@@ -102,6 +103,11 @@ class Reward:
     def pools(self) -> Mapping[str, Pool]:
         """The open pools by their name; their `report`, `demand` and `endpoint` may be used from any thread."""
         return self._opened().pools
+
+    @property
+    def ledger(self) -> LedgerReport | None:
+        """What became of the ledger so far; None where no `ledger` is set."""
+        return self._opened().ledger
 
     def _opened(self) -> BlockingReward:
         try:

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "rotate-key": "Replace the keys of a pool by new ones while it serves: no request is lost.",
     "score": "Score one text, one conversation or the rows of a file as a trainer would.",
     "eval": ("Show how often a pool scores the chosen answer above the rejected one, by subset, as RewardBench does."),
+    "rescore": "Score the records of a ledger again, and show how the scores agree with those that they had.",
     "verify": "Compare a live pool's scores with those that its model should give. Exit code 1: they differ.",
     "gateway": (
         "Answer the protocols of OpenRLHF (/get_reward), slime (/slime) and SandboxFusion (/run_code) from a pool."

@@ -69,6 +69,15 @@ def test_a_row_without_a_score_has_its_fault_and_no_number(tmp_path: Path, on_fa
     assert (report.scored, report.unscored, report.is_complete) == (2, {"verifier": 1}, False)
 
 
+def test_a_ledger_that_stops_is_told_in_the_report(tmp_path: Path) -> None:
+    (tmp_path / "full").touch()
+    with by_length(ledger=tmp_path / "full" / "ledger") as reward:
+        report = reward.score_file(written(tmp_path, singles(2000)), tmp_path / "out.jsonl", window=50)
+    assert report.scored == 2000
+    assert report.ledger is not None
+    assert (report.ledger.records, report.ledger.stopped) == (0, "Not a directory")
+
+
 def test_both_answers_of_a_pair_are_scored(tmp_path: Path) -> None:
     rows = [{"prompt": "?", "chosen": "aaa", "rejected": "b"}, {"prompt": "?", "chosen": "aaa", "rejected": "boom"}]
     with by_length(on_failure="skip") as reward:
@@ -215,19 +224,19 @@ async def test_a_pool_scores_a_file_and_its_revisions_are_told(tmp_path: Path, m
     assert {tuple(one["revisions"][POOL]) for one in lines(out)} == {("5f1c0de5",)}
 
 
-@pytest.mark.parametrize(
-    ("done", "seconds", "shown"),
-    [
-        (0, 1.0, "scored 0 of 10,000 rows, 0 rows/s"),
-        (2000, 2.0, "scored 2,000 of 10,000 rows, 500 rows/s, 3 without a score, 16 s left"),
-        (1100, 1.0, "scored 1,100 of 10,000 rows, 100 rows/s, 3 without a score, 1 min 29 s left"),
-    ],
-)
-def test_progress_has_the_rate_of_this_run_and_the_time_left(done: int, seconds: float, shown: str) -> None:
+def test_progress_has_the_rate_of_the_last_half_minute_and_the_time_left() -> None:
     now = [0.0]
-    pace = Pace("scored", before=min(done, 1000), total=10_000, clock=lambda: now[0])
-    now[0] = seconds
-    assert str(pace.progress(done, unscored=3 if done else 0)) == shown
+    pace = Pace("scored", before=1000, total=10_000, clock=lambda: now[0])
+
+    def shown(second: float, done: int, unscored: int = 0) -> str:
+        now[0] = second
+        return str(pace.progress(done, unscored=unscored))
+
+    assert shown(0, 1000) == "scored 1,000 of 10,000 rows, 0 rows/s"
+    assert shown(2, 1010) == "scored 1,010 of 10,000 rows, 5 rows/s"
+    assert shown(10, 2000, 3) == "scored 2,000 of 10,000 rows, 100 rows/s, 3 without a score, 1 min 20 s left"
+    assert shown(40, 5000) == "scored 5,000 of 10,000 rows, 100 rows/s, 50 s left"
+    assert shown(50, 9000) == "scored 9,000 of 10,000 rows, 175 rows/s, 6 s left"
 
 
 def test_lines_of_progress_begin_after_two_seconds_and_come_every_ten() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 import orjson
 
+from rewardpool.appending import write_whole
 from rewardpool.errors import ConfigError
 
 VERSION: Final = 1
@@ -68,7 +69,7 @@ class Journal:
             places.append((record["row"], end))
             lines.append(line)
             end += len(line)
-        _write(self._fd, b"".join(lines), at=self._end)
+        write_whole(self._fd, b"".join(lines), at=self._end)
         self._end = end
         for row, place in places:
             self._enter(row, place)
@@ -124,7 +125,7 @@ class Journal:
         os.ftruncate(self._fd, place)
         if place == 0:
             line = orjson.dumps({"journal": VERSION, **self._about}) + b"\n"
-            _write(self._fd, line, at=0)
+            write_whole(self._fd, line, at=0)
             place = len(line)
         return place
 
@@ -158,14 +159,3 @@ class Journal:
 
 def _shown(value: Any) -> str:
     return ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, Mapping) else str(value)
-
-
-def _write(fd: int, data: bytes, *, at: int) -> None:
-    """Write all of it there. Raises OSError, with nothing after that place where it can be cut off."""
-    written = 0
-    try:
-        while written < len(data):
-            written += os.pwrite(fd, data[written:], at + written)
-    except OSError:
-        os.ftruncate(fd, at)
-        raise

@@ -1,6 +1,7 @@
 """How far a file is: rows done, rows a second and the time left, on a terminal as a bar, elsewhere as a line."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,6 +9,10 @@ from typing import Final
 
 FIRST_AFTER_SECONDS: Final = 2.0
 """Shorter waits need no progress."""
+RATE_SECONDS: Final = 30.0
+"""Over which the rate is taken: what was scored before a pool grew says little of what is to come."""
+LEFT_AFTER_SECONDS: Final = 5.0
+"""Before that the time left would be that of a pool which has just been opened."""
 LINE_SECONDS: Final = 10.0
 """Between two lines, where there is no terminal."""
 
@@ -21,8 +26,8 @@ class Progress:
         done: Rows that are done, those of earlier runs included.
         total: Rows that there are; None where that is not known.
         unscored: Of those that are done; of this run.
-        rate: Rows a second of this run.
-        seconds_left: Until all are done, at that rate; None where that is not known.
+        rate: Rows a second, of the last half minute.
+        seconds_left: Until all are done, at that rate; None where that is not known yet.
     """
 
     what: str
@@ -54,16 +59,24 @@ class Pace:
         self, what: str, *, before: int = 0, total: int | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._what = what
-        self._before = before
         self._total = total
         self._clock = clock
         self._began = clock()
+        self._seen = deque([(self._began, before)])
+        """When so many rows were done, at most one each second, of the last half minute."""
 
     def progress(self, done: int, *, unscored: int = 0) -> Progress:
         """Return how far it is with so many rows done, those of earlier runs included."""
-        seconds = self._clock() - self._began
-        rate = (done - self._before) / seconds if seconds > 0 else 0.0
-        left = (self._total - done) / rate if self._total is not None and rate > 0 else None
+        now = self._clock()
+        while len(self._seen) > 1 and self._seen[1][0] <= now - RATE_SECONDS:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        rate = (done - before) / (now - since) if now > since else 0.0
+        if now >= self._seen[-1][0] + 1:
+            self._seen.append((now, done))
+        left = None
+        if self._total is not None and rate > 0 and now >= self._began + LEFT_AFTER_SECONDS:
+            left = (self._total - done) / rate
         return Progress(what=self._what, done=done, total=self._total, unscored=unscored, rate=rate, seconds_left=left)
 
 

@@ -17,6 +17,7 @@ import orjson
 
 from rewardpool.errors import SampleError
 from rewardpool.files.forms import CARRIED, RESPONSE, FileRow
+from rewardpool.files.ledger import BEFORE, GROUP
 from rewardpool.files.source import is_parquet, pyarrow_parquet
 from rewardpool.files.window import Outcomes
 from rewardpool.rewards.rating import Rating
@@ -102,7 +103,9 @@ def _write_parquet(path: Path, records: Iterator[Mapping[str, Any]]) -> None:
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record as columns: those of an answer of a pair have its name in front."""
-    carried = {name: str(record[name]) if name in record else None for name in CARRIED}
+    carried: dict[str, Any] = {name: str(record[name]) if name in record else None for name in CARRIED}
+    if BEFORE in record:
+        carried = {BEFORE: record[BEFORE], GROUP: record[GROUP]}
     answers = {"": record} if "score" in record else {f"{role}_": record[role] for role in _roles(record)}
     return {"row": record["row"], **carried} | {
         f"{prefix}{name}": _cell(answer.get(name)) for prefix, answer in answers.items() for name in _FIELDS
@@ -120,4 +123,4 @@ def _cell(value: Any) -> Any:
 def _type(pyarrow: Any, name: str) -> Any:
     if name == "row":
         return pyarrow.int64()
-    return pyarrow.float64() if name.endswith("score") else pyarrow.string()
+    return pyarrow.float64() if name.endswith("score") or name == BEFORE else pyarrow.string()

@@ -19,6 +19,7 @@ from rewardpool.files.source import Checked, Source, is_parquet, pyarrow_parquet
 from rewardpool.files.window import WINDOW, Done, Window
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.config import RewardSpec
+from rewardpool.rewards.ledger.writer import LedgerReport
 from rewardpool.rewards.part_config import Part, PoolPart
 from rewardpool_api import names
 
@@ -39,6 +40,7 @@ class FileReport:
         seconds: That this run took, the reading of the file left out.
         rate: Rows a second of this run.
         out: The file with the scores.
+        ledger: What became of the ledger; None where the reward has none.
     """
 
     rows: int
@@ -49,6 +51,7 @@ class FileReport:
     seconds: float
     rate: float
     out: Path
+    ledger: LedgerReport | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -92,9 +95,12 @@ def score_file(
         if out.exists() and before < checked.rows:
             raise ConfigError("--out", f"{out} exists already; name another, or delete it")
         began = time.monotonic()
+        ledger = None
         if before < checked.rows:
             with _unless_empty(journal):
-                _score(open_reward(), source, checked, journal, window=window, show=show)
+                opened = open_reward()
+                _score(opened, source, checked, journal, window=window, show=show)
+                ledger = opened.ledger
         seconds = time.monotonic() - began
         if journal.done < checked.rows:
             raise ConfigError(
@@ -114,6 +120,7 @@ def score_file(
         seconds=seconds,
         rate=(checked.rows - before) / seconds if seconds > 0 else 0.0,
         out=out,
+        ledger=ledger,
     )
 
 

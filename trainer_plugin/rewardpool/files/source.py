@@ -71,19 +71,19 @@ class Source(ABC):
             ConfigError: A row is of no accepted form, or of another one than the first; it names the row.
             OSError: It cannot be read.
         """
-        digest = _sha256(self.path)
+        digest = self._digest()
         form: Form | None = None
         rows = 0
         for number, row in self._raw(lambda number: True):
             try:
-                form = form or form_of(row.keys(), ignore=self._ignore, forms=self._forms)
+                form = form or self._form(row)
                 self._read(row, form, number)
             except FormError as error:
                 raise ConfigError(f"{self.path}, {self._place(number)}", str(error)) from None
             rows = number + 1
             read(rows)
         if form is None:
-            raise ConfigError(str(self.path), "has no rows; give a file with at least one")
+            raise ConfigError(str(self.path), self._empty())
         return Checked(form=form, rows=rows, sha256=digest)
 
     def rows(self, checked: Checked, wanted: Callable[[int], bool] = lambda number: True) -> Iterator[FileRow]:
@@ -99,6 +99,15 @@ class Source(ABC):
                 raise ConfigError(
                     f"{self.path}, {self._place(number)}", f"{error}; the file was changed while it was scored"
                 ) from None
+
+    def _form(self, row: Mapping[str, Any]) -> Form:
+        return form_of(row.keys(), ignore=self._ignore, forms=self._forms)
+
+    def _digest(self) -> str:
+        return _sha256(self.path)
+
+    def _empty(self) -> str:
+        return "has no rows; give a file with at least one"
 
     def _read(self, row: Mapping[str, Any], form: Form, number: int) -> FileRow:
         check_columns(row.keys(), form, ignore=self._ignore)

@@ -12,6 +12,7 @@ from rewardpool.client.pool import Pool
 from rewardpool.demand.bursts import Bursts
 from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.ledger.writer import LedgerReport
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
@@ -57,6 +58,11 @@ class AnnouncedReward:
     def pools(self) -> Mapping[str, Pool]:
         """As `OpenReward.pools`."""
         return self._reward.pools
+
+    @property
+    def ledger(self) -> LedgerReport | None:
+        """As `OpenReward.ledger`."""
+        return self._reward.ledger
 
     def requests(self, *, members: int) -> Mapping[str, int]:
         """As `OpenReward.requests`."""

@@ -14,6 +14,7 @@ from rewardpool.rewards.announced import Announcement, open_announced
 from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.cross_loop import awake_elsewhere
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.ledger.writer import LedgerReport
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
@@ -63,6 +64,11 @@ class BlockingReward(LoopThread[OpenReward]):
     def pools(self) -> Mapping[str, Pool]:
         """As `OpenReward.pools`; of these, `demand`, `report` and `endpoint` may be used from any thread."""
         return self.opened.pools
+
+    @property
+    def ledger(self) -> LedgerReport | None:
+        """As `OpenReward.ledger`."""
+        return self.opened.ledger
 
     def requests(self, *, members: int) -> Mapping[str, int]:
         """As `OpenReward.requests`."""

@@ -13,9 +13,11 @@ One part is a mixture of one, so that every reward behaves the same.
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -35,9 +37,11 @@ from rewardpool.rewards.config import without_steps
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.groups import compared, in_order, siblings
 from rewardpool.rewards.job_claims import ClaimStore, ClaimsUnavailableError, JobClaims
+from rewardpool.rewards.ledger.record import Scorer, judge_hash
+from rewardpool.rewards.ledger.writer import Ledger, LedgerReport
 from rewardpool.rewards.mixture import Scaling, clipped, combined, normalized
 from rewardpool.rewards.one_revision import ROUNDS, Answered, differ, is_split, wanted_of
-from rewardpool.rewards.part_config import FixedMoments, Part
+from rewardpool.rewards.part_config import FixedMoments, Part, PoolPart
 from rewardpool.rewards.rating import Rating, StepReward
 from rewardpool.rewards.requests import Asked, requests_by_pool
 from rewardpool.rewards.reward_function import GroupRewardFunction, PartScore, RewardFunction, gathered
@@ -65,6 +69,23 @@ class OpenPart:
     """What its reward model computes in."""
     breaker: Breaker = field(default_factory=lambda: Breaker(RewardConfig().breaker_threshold))
     """Whatever the part is, it must score: a function that always raises is as broken as a pool."""
+    pool: Pool | None = None
+    """That it asks."""
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """What a ledger says of it."""
+        if self.pool is None:
+            return Scorer(part=self.name, commits={})
+        endpoint = self.pool.endpoint
+        judge = self.config.judge if isinstance(self.config, PoolPart) and endpoint.model_type == "Generative" else None
+        return Scorer(
+            part=self.name,
+            pool=endpoint.pool,
+            commits=_Commits(self.pool),
+            judge=None if judge is None else judge_hash(judge),
+            seed=None if judge is None else judge.seed,
+        )
 
     @property
     def name(self) -> str:
@@ -77,6 +98,25 @@ class OpenPart:
         if self.config.normalize == "group":
             return f"{self.path}.normalize"
         return f"{self.path}.judge.against" if isinstance(self.reward_function, GroupRewardFunction) else None
+
+
+class _Commits(Mapping[str, str | None]):
+    """What the model of each revision of a pool is pinned to, as the pool's object says now."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __getitem__(self, revision: str) -> str | None:
+        return self._known()[revision]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known())
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+    def _known(self) -> dict[str, str | None]:
+        return {one.revision: one.commit for one in self._pool.endpoint.revisions}
 
 
 @dataclass(frozen=True)
@@ -122,6 +162,7 @@ class CompositeReward:
         asked: Sequence[Asked] = (),
         post_process: PostProcess | None = None,
         claims: ClaimStore | None = None,
+        ledger: Ledger | None = None,
         path: str = "reward",
     ) -> None:
         self._gates = [part for part in parts if part.config.gate is not None]
@@ -143,6 +184,7 @@ class CompositeReward:
         self._needs_group_for = next(filter(None, grouping), None)
         self._one_revision = frozenset(name for name, pool in self._pools.items() if pool.one_revision)
         self._claims = JobClaims(claims)
+        self._ledger = ledger
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -163,6 +205,11 @@ class CompositeReward:
     def pools(self) -> Mapping[str, Pool]:
         """The open pools by their name."""
         return self._pools
+
+    @property
+    def ledger(self) -> LedgerReport | None:
+        """What became of the ledger so far; None without one."""
+        return None if self._ledger is None else self._ledger.report()
 
     def requests(self, *, members: int) -> Mapping[str, int]:
         """As `OpenReward.requests`."""
@@ -298,7 +345,7 @@ class CompositeReward:
         return [self._rating(draft, total) for draft, total in zip(drafts, totals, strict=True)]
 
     async def _fill_all(self, drafts: Sequence[_Draft]) -> None:
-        asking = _Asking([*self._gates, *self._others], expected=len(drafts))
+        asking = _Asking([*self._gates, *self._others], expected=len(drafts), ledger=self._ledger)
         await gathered([self._fill(draft, asking) for draft in drafts])
 
     async def _fill(self, draft: _Draft, asking: "_Asking") -> None:
@@ -382,11 +429,13 @@ class _Asking:
     Args:
         parts: Of the reward.
         expected: Drafts, each of which comes to every part, also to those that are not to be asked about it.
+        ledger: Keeps what the parts say.
     """
 
-    def __init__(self, parts: Sequence[OpenPart], *, expected: int) -> None:
+    def __init__(self, parts: Sequence[OpenPart], *, expected: int, ledger: Ledger | None) -> None:
+        self._ledger = ledger
         self._meetings = {
-            part.name: _Meeting(part, part.reward_function, expected=expected)
+            part.name: _Meeting(part, part.reward_function, expected=expected, ledger=ledger)
             for part in parts
             if isinstance(part.reward_function, GroupRewardFunction)
         }
@@ -396,14 +445,15 @@ class _Asking:
         if meeting := self._meetings.get(part.name):
             await meeting.join(draft, wanted=wanted)
         elif wanted and isinstance(part.reward_function, RewardFunction):
-            draft.results[part.name] = await _score(part, part.reward_function, draft.episode)
+            draft.results[part.name] = await _score(part, part.reward_function, draft, self._ledger)
 
 
 class _Meeting:
     """Where drafts wait for each other: the last one to come has all of them compared."""
 
-    def __init__(self, part: OpenPart, function: GroupRewardFunction, *, expected: int) -> None:
+    def __init__(self, part: OpenPart, function: GroupRewardFunction, *, expected: int, ledger: Ledger | None) -> None:
         self._part = part
+        self._ledger = ledger
         self._function = function
         self._missing = expected
         self._drafts: list[_Draft] = []
@@ -423,8 +473,11 @@ class _Meeting:
         if self._drafts:
             drafts = sorted(self._drafts, key=lambda draft: draft.place)
             noted = Answering(drafts[0].answering.wanted)
+            began = time.monotonic()
             with _under_way(self._part, len(drafts)), answering(noted):
                 outcomes = await self._function.compare([draft.episode for draft in drafts])
+                for draft, outcome in zip(drafts, outcomes, strict=True):
+                    _record(self._ledger, self._part, draft.episode, outcome, began=began, seen=noted)
                 for outcome in outcomes:
                     _note(self._part, outcome)
             for draft, outcome in zip(drafts, outcomes, strict=True):
@@ -433,15 +486,34 @@ class _Meeting:
         self._done.set()
 
 
-async def _score(part: OpenPart, function: RewardFunction, episode: Episode) -> _Result:
+async def _score(part: OpenPart, function: RewardFunction, draft: _Draft, ledger: Ledger | None) -> _Result:
     """Ask a part about one episode and apply its failure policy."""
+    began = time.monotonic()
     with _under_way(part, 1):
         try:
-            outcome: PartScore | SampleError = await function.score(episode)
+            outcome: PartScore | SampleError = await function.score(draft.episode)
         except SampleError as error:
             outcome = error
+        _record(ledger, part, draft.episode, outcome, began=began, seen=draft.answering)
         _note(part, outcome)
     return await _settled(part, outcome)
+
+
+def _record(
+    ledger: Ledger | None,
+    part: OpenPart,
+    episode: Episode,
+    outcome: PartScore | SampleError,
+    *,
+    began: float,
+    seen: Answering,
+) -> None:
+    """Keep what a part said, where there is a ledger; one that is to be asked again has said nothing yet."""
+    if ledger is None or isinstance(outcome, RevisionGoneError):
+        return
+    pool = part.scorer.pool
+    revisions = tuple(sorted(seen.seen.get(pool, ()))) if pool is not None else ()
+    ledger.add(part.scorer, episode, outcome, seconds=time.monotonic() - began, revisions=revisions)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rewardpool.config import FailurePolicy, RewardConfig, action_for, pool_fields
 from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes, unknown_key, validated
+from rewardpool.rewards.ledger.config import LedgerField
 from rewardpool.rewards.part_config import FunctionPart, LengthPenaltyPart, Part, PoolPart, UserFunction
 from rewardpool_api.contract import FAULTS
 from rewardpool_api.source import FUNCTION_SCHEME
@@ -33,12 +34,15 @@ _SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {
     "adapter",
 }
 """Fields of RewardConfig that may stand beside `rewards`: not those that say which pool."""
+_BESIDE_ONE_PART = frozenset({"post_process", "ledger"})
+"""Fields of `Mixing` that mean something for a reward of one part."""
 _POOL_PART_KEYS = frozenset(PoolPart.model_fields) - {"client"}
 _KEYS = (
     _POOL_PART_KEYS
     | frozenset(RewardConfig.model_fields)
     | frozenset(FunctionPart.model_fields)
-    | {"length_penalty", "post_process"}
+    | {"length_penalty"}
+    | _BESIDE_ONE_PART
 )
 """Of rewards of one part."""
 
@@ -52,6 +56,8 @@ class Mixing(BaseModel):
     """`sum` of the weighted scores, their `product`, or `gate`: if all gates open, the sum of those that are none."""
     post_process: UserFunction | None = None
     """`module:function` from the ratings of a group to their totals, a list of float or None."""
+    ledger: LedgerField | None = None
+    """Keeps a record of each score: a folder, or a mapping with the fields of a ledger. Default: nothing is kept."""
 
 
 class RewardSpec(Mixing):
@@ -117,7 +123,7 @@ def parse_reward(spec: RewardLike, *, path: str = "reward") -> RewardSpec:
     """
     spec = as_mapping(spec, path=path)
     if "rewards" not in spec:
-        mixing = {key: value for key, value in spec.items() if key == "post_process"}
+        mixing = {key: value for key, value in spec.items() if key in _BESIDE_ONE_PART}
         own = {key: value for key, value in spec.items() if key not in mixing}
         return _checked_spec([_part(own, path=path, is_whole=True)], [path], mixing, path=path)
     return _parse_mixture(spec, path=path)

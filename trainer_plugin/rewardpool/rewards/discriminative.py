@@ -140,7 +140,7 @@ class ChatScorer:
             await writer.check.passed()
         steps = scored.steps or ()
         rewards = None if text is None else _rewards(steps, text, episode.label)
-        return PartScore(scored.value, {"steps": list(steps)} if steps else {}, rewards)
+        return PartScore(scored.value, {"steps": list(steps)} if steps else {}, rewards, attempts=scored.attempts)
 
 
 async def _fits_without_response(episode: Episode, writer: Writer, limit_tokens: int | None) -> bool:
@@ -184,7 +184,7 @@ class PoolFunctionScorer:
     async def score(self, episode: Episode) -> PartScore:
         """Return the number of the pool's function, and as info what it returned beside it."""
         scored = await self._pool.scored(Sample(function=arguments_of(episode), id=episode.id))
-        return PartScore(scored.value, scored.info)
+        return PartScore(scored.value, scored.info, attempts=scored.attempts)
 
 
 def separator_of(part: PoolPart) -> str:

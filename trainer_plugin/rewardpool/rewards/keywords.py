@@ -62,3 +62,4 @@ class RewardSettings(TypedDict, total=False):
     # Of a mixture.
     combine: Literal["sum", "product", "gate"]
     post_process: str | Callable[..., Any]
+    ledger: str | Path | Mapping[str, Any]

@@ -25,6 +25,7 @@ from rewardpool.rewards.discriminative import (
 from rewardpool.rewards.functions import FunctionScorer, LengthPenaltyScorer, started_runner
 from rewardpool.rewards.job_claims import ClaimStore
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
+from rewardpool.rewards.ledger.writer import Ledger
 from rewardpool.rewards.listwise import ListComparer
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.pairwise import GroupComparer
@@ -88,9 +89,11 @@ async def open_reward(
                 await opening.reward_function(part, path=place),
                 score_dtype=opening.score_dtype(part),
                 breaker=_breaker_of(part),
+                pool=opening.pool_of(part),
             )
             for part, place in zip(parsed.parts, parsed.paths, strict=True)
         ]
+        ledger = None if parsed.ledger is None else stack.enter_context(Ledger(parsed.ledger))
         yield CompositeReward(
             parts,
             combine=parsed.combine,
@@ -98,6 +101,7 @@ async def open_reward(
             asked=opening.asked,
             post_process=post_process,
             claims=claims,
+            ledger=ledger,
             path=path,
         )
 
@@ -132,6 +136,11 @@ class _Opening:
         if isinstance(function, GroupRewardFunction):
             return GroupWithoutReasoning(function, part.reasoning)
         return WithoutReasoning(function, part.reasoning)
+
+    def pool_of(self, part: Part) -> Pool | None:
+        """Return the pool that an open part asks; None for functions and rules."""
+        client = part.client if isinstance(part, PoolPart) else None
+        return next((self.pools[name] for name, other in self._clients.items() if other.client == client), None)
 
     def score_dtype(self, part: Part) -> ScoreDtype:
         """Return what an open part's reward model computes in; scores of judges and functions come from no logit."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from rewardpool.client.pool import Pool
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.ledger.writer import LedgerReport
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
 
@@ -37,6 +38,11 @@ class OpenReward(Protocol):
 
         Parts that name the same pool share it.
         """
+        ...
+
+    @property
+    def ledger(self) -> LedgerReport | None:
+        """What became of the ledger so far; None where the config has none."""
         ...
 
     def requests(self, *, members: int) -> Mapping[str, int]:

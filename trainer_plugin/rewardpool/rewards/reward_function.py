@@ -21,6 +21,8 @@ class PartScore:
     info: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[StepReward, ...] | None = None
     """Raw values of the response's steps, under process supervision."""
+    attempts: int | None = None
+    """Requests that were sent for it; None where that is not known."""
 
 
 @runtime_checkable

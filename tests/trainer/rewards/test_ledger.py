@@ -1,0 +1,209 @@
+"""The ledger: a record a score, and nothing that goes wrong in it reaches the scoring."""
+
+import errno
+import functools
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fake_worker import FakeWorker
+from support.local_pool import POOL, on_this_machine, write_local_pool
+
+from rewardpool import ConfigError, Episode, FunctionFailedError, LedgerReport, Reward, UnscoredError
+from rewardpool.rewards.ledger.config import LedgerConfig
+from rewardpool.rewards.ledger.record import Entry, Scorer, judge_hash, line_of
+from rewardpool.rewards.ledger.writer import Ledger
+from rewardpool.rewards.open import open_reward
+from rewardpool.rewards.part_config import JudgeConfig
+from rewardpool.rewards.reward_function import PartScore
+
+SCORER = Scorer(part="length", commits={})
+
+
+def length(solution_str: str, **_: Any) -> float:
+    if solution_str == "boom":
+        raise ValueError("no")
+    return float(len(solution_str))
+
+
+def by_length(ledger: Any) -> Reward:
+    return Reward(length, run_in="threads", ledger=ledger)
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted(folder.iterdir()) for line in path.read_text().splitlines()]
+
+
+def once(reward: Reward, is_so: Callable[[LedgerReport], bool]) -> LedgerReport:
+    """The report of a reward's ledger, when it says what is waited for."""
+    while (found := reward.ledger) is None or not is_so(found):
+        threading.Event().wait(0.01)
+    return found
+
+
+def has_records(count: int, report: LedgerReport) -> bool:
+    return report.records == count
+
+
+def test_without_the_key_there_is_none() -> None:
+    with Reward(length, run_in="threads") as reward:
+        reward(["?"], ["a"])
+        assert reward.ledger is None
+
+
+def test_every_score_has_a_record_without_its_text(tmp_path: Path) -> None:
+    with by_length(tmp_path) as reward:
+        reward(["secret prompt", "secret prompt", "other"], ["aa", "bbb", "aa"])
+    first, second, third = sorted(records(tmp_path), key=lambda one: one["id"])
+    assert [one["score"] for one in (first, second, third)] == [2.0, 3.0, 2.0]
+    assert first["prompt_hash"] == second["prompt_hash"] != third["prompt_hash"]
+    assert len({one["response_hash"] for one in (first, second, third)}) == 3
+    assert (first["part"], first["pool"]) == ("length", None)
+    assert first["seconds"] > 0
+    assert "secret" not in json.dumps([first, second, third])
+
+
+def test_what_failed_has_its_fault_and_no_number(tmp_path: Path) -> None:
+    with by_length(tmp_path) as reward, pytest.raises(UnscoredError):
+        reward(["?", "!"], ["a", "boom"])
+    [failed] = [one for one in records(tmp_path) if one["score"] is None]
+    assert (failed["fault"], failed["kind"], failed.get("problem")) == ("verifier", "function_failed", None)
+
+
+def test_texts_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "?"}]
+    with by_length({"folder": tmp_path, "text": True}) as reward, pytest.raises(UnscoredError):
+        reward([messages, "?"], ["a", "boom"], ground_truth=["4", None], extra_info={"level": 1})
+    scored, failed = sorted(records(tmp_path), key=lambda one: one["score"] is None)
+    assert (scored["prompt"], scored["response"], scored["ground_truth"]) == (messages, "a", "4")
+    assert scored["extra_info"] == {"level": 1}
+    assert "ValueError: no" in failed["problem"]
+
+
+async def test_a_pools_record_has_its_revision_and_commit_and_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_this_machine(monkeypatch, tmp_path)
+    key = tmp_path / "key"
+    key.write_text("key-of-the-router")
+    model = {"revision": "5f1c0de5", "source": "hf://org/model", "commit": "c0ffee", "servedName": "skywork"}
+    async with FakeWorker(revision="5f1c0de5") as worker:
+        folder = write_local_pool(tmp_path, url=worker.url, model_type="Function", revisions=[model])
+        (folder / "key").write_text("key-of-the-router")
+        async with open_reward({"pool": POOL, "ledger": tmp_path / "ledger"}) as reward:
+            await reward.rate(Episode(prompt="?", response="a", id="one"))
+    [record] = records(tmp_path / "ledger")
+    assert (record["pool"], record["revisions"], record["commit"]) == (POOL, ["5f1c0de5"], "c0ffee")
+    assert record["attempts"] == 1
+    assert "key-of-the-router" not in json.dumps(record)
+
+
+def test_a_judge_is_known_by_what_it_is_asked_and_not_by_its_seed() -> None:
+    one = JudgeConfig(range=(1, 10))
+    assert judge_hash(one) == judge_hash(one.model_copy(update={"seed": 7}))
+    assert judge_hash(one) != judge_hash(JudgeConfig(range=(1, 5)))
+
+
+def test_a_share_keeps_all_responses_to_a_prompt_or_none(tmp_path: Path) -> None:
+    prompts = [f"prompt {number}" for number in range(200) for _ in range(2)]
+    with by_length({"folder": tmp_path, "share": 0.25}) as reward:
+        reward(prompts, ["a", "bb"] * 200)
+    kept = [one["prompt_hash"] for one in records(tmp_path)]
+    assert {kept.count(one) for one in kept} == {2}
+    assert 20 < len(set(kept)) < 80
+
+
+def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
+    with by_length({"folder": tmp_path, "text": True, "file_mib": 1}) as reward:
+        for number in range(3):
+            reward([f"{number}"], ["a" * 1_200_000])
+            once(reward, functools.partial(has_records, number + 1))
+    assert [len(path.read_text().splitlines()) for path in sorted(tmp_path.iterdir())] == [1, 1, 1]
+
+
+def stopped(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if "the ledger in" in one.getMessage()]
+
+
+def test_a_folder_that_cannot_be_made_stops_the_ledger_and_no_score(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    with by_length(tmp_path / "file" / "ledger") as reward, caplog.at_level(logging.WARNING):
+        assert reward(["?"], ["aa"]) == [2.0]
+        found = once(reward, lambda report: report.stopped is not None)
+        assert (found.records, found.left_out, found.stopped) == (0, 1, "Not a directory")
+        assert reward(["?", "?"], ["aa", "b"]) == [2.0, 1.0]
+        assert once(reward, lambda report: report.left_out == 3).records == 0
+    [said] = stopped(caplog)
+    assert said.endswith("stops: Not a directory; scoring goes on without it")
+
+
+def test_a_full_disk_stops_the_ledger_and_leaves_whole_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, room = os.pwrite, [1000]
+
+    def pwrite(fd: int, data: bytes, at: int) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "full")
+        written = real(fd, data[: room[0]], at)
+        room[0] -= written
+        return written
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with Ledger(LedgerConfig(folder=tmp_path)) as ledger, caplog.at_level(logging.WARNING):
+        for number in range(100):
+            add(ledger, f"{number}")
+    report = ledger.report()
+    assert report.stopped == "No space left on device"
+    assert report.records + report.left_out == 100
+    assert len(records(tmp_path)) == report.records
+    assert len(stopped(caplog)) == 1
+
+
+def add(ledger: Ledger, response: str) -> None:
+    episode = Episode(prompt="?", response=response, id="one")
+    ledger.add(SCORER, episode, PartScore(1.0), seconds=0.1, revisions=())
+
+
+class Odd:
+    """What no encoder of JSON knows."""
+
+    def __repr__(self) -> str:
+        return "odd \ud800"
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.floats() | st.text(st.characters()) | st.binary() | st.builds(Odd) | st.just({1, 2}),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner),
+)
+
+
+@given(VALUES, st.dictionaries(st.text(), VALUES), st.text(st.characters()))
+def test_whatever_a_row_says_becomes_one_line(truth: Any, info: Mapping[str, Any], response: str) -> None:
+    episode = Episode(prompt=response, response=response, ground_truth=truth, extra_info=info, group=(1, "a"))
+    for outcome in (PartScore(1.0, {"x": Odd()}), FunctionFailedError("one", f"failed: {response}")):
+        line = line_of(Entry(0.0, SCORER, episode, outcome, 0.1, ()), text=True)
+        assert line.count(b"\n") == 1
+        assert isinstance(json.loads(line), dict)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "field"),
+    [
+        ({"share": 0.5}, r"reward\.ledger\.folder"),
+        ({"folder": "x", "share": 0}, r"reward\.ledger\.share"),
+        ({"folder": "x", "shares": 1}, r"reward\.ledger\.shares: unknown key; did you mean share\?"),
+    ],
+)
+def test_a_wrong_field_is_named(ledger: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        by_length(ledger)

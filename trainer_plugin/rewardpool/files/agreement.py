@@ -1,0 +1,104 @@
+"""How two scores of the same rows agree: their differences, and their order within groups. Pure."""
+
+import math
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final
+
+from rewardpool.files.ledger import BEFORE, GROUP
+
+MOST_OF_A_GROUP: Final = 512
+"""Rows of one group that are compared with each other; pairs grow by the square."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """How scores agree with those from before.
+
+    Attributes:
+        rows: That were scored again.
+        both: Rows with a score then and now; the others are in nothing below.
+        gained: Rows that had no score and have one now.
+        lost: Rows that had one and have none now.
+        equal: Of `both`, those whose score is the same.
+        mean_difference: Of the scores, now minus before; None where `both` is 0.
+        mean_abs_difference: The same without the sign.
+        max_abs_difference: The largest of these.
+        groups: Prompts with two rows or more that differed before.
+        pairs: Of rows of one group whose scores differed before.
+        same_order: Pairs that are in the same order now.
+        tied: Pairs whose scores are equal now.
+    """
+
+    rows: int
+    both: int
+    gained: int
+    lost: int
+    equal: int
+    mean_difference: float | None
+    mean_abs_difference: float | None
+    max_abs_difference: float | None
+    groups: int
+    pairs: int
+    same_order: int
+    tied: int
+
+    @property
+    def kendall(self) -> float | None:
+        """Kendall's rank correlation within groups: 1 for the same order, -1 for the reverse; None without pairs."""
+        other = self.pairs - self.same_order - self.tied
+        return (self.same_order - other) / self.pairs if self.pairs else None
+
+
+class Comparison:
+    """Takes in records one by one; keeps two numbers of each, by group."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, array[float]] = {}
+        self._rows = 0
+        self._gained = 0
+        self._lost = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take in a row that carries the score from before."""
+        before, now = record.get(BEFORE), record["score"]
+        self._rows += 1
+        if before is None or now is None:
+            self._gained += before is None and now is not None
+            self._lost += before is not None and now is None
+            return
+        self._groups.setdefault(record[GROUP], array("d")).extend((before, now))
+
+    def agreement(self) -> Agreement:
+        """How they agree."""
+        groups = [list(zip(found[::2], found[1::2], strict=True)) for found in self._groups.values()]
+        differences = [now - before for group in groups for before, now in group]
+        both = len(differences)
+        counts = [_order(group[:MOST_OF_A_GROUP]) for group in groups]
+        return Agreement(
+            rows=self._rows,
+            both=both,
+            gained=self._gained,
+            lost=self._lost,
+            equal=sum(one == 0 for one in differences),
+            mean_difference=math.fsum(differences) / both if both else None,
+            mean_abs_difference=math.fsum(map(abs, differences)) / both if both else None,
+            max_abs_difference=max(map(abs, differences), default=None),
+            groups=sum(pairs > 0 for pairs, _, _ in counts),
+            pairs=sum(pairs for pairs, _, _ in counts),
+            same_order=sum(same for _, same, _ in counts),
+            tied=sum(tied for _, _, tied in counts),
+        )
+
+
+def _order(group: list[tuple[float, float]]) -> tuple[int, int, int]:
+    """Return the pairs of a group that differed before, those in the same order now, and those that are equal now."""
+    pairs = same = tied = 0
+    for (before, now), (other_before, other_now) in combinations(group, 2):
+        if before != other_before:
+            pairs += 1
+            tied += now == other_now
+            same += (before < other_before and now < other_now) or (before > other_before and now > other_now)
+    return pairs, same, tied

@@ -1,0 +1,119 @@
+"""A ledger as a file of rows: its records are scored again, and compared with what they had.
+
+A ledger is a file of JSON lines, or the folder of them. A last line that a killed process left torn is no record.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from rewardpool.errors import ConfigError, InvalidSampleError
+from rewardpool.files.forms import RESPONSE, FileRow, Form, FormError
+from rewardpool.files.source import BLOCK_BYTES, Source
+from rewardpool.rewards.episode import Episode
+
+RECORDS: Final = Form(name="records of a ledger", prompt="prompt", answers={RESPONSE: "response"})
+_NEEDS: Final = ("at", "part", "prompt_hash", "response_hash", "score")
+_EPISODE: Final = ("prompt", "response", "turns", "ground_truth", "data_source", "extra_info")
+BEFORE: Final = "before"
+GROUP: Final = "group"
+
+
+class LedgerRecords(Source):
+    """The records of a ledger, each once, as rows that carry the score that they had.
+
+    Args:
+        path: Of a ledger's file, or of its folder.
+        part: The part whose scores are compared; None where the ledger has one alone.
+        failed_only: Whether only the records without a score are rows.
+
+    Raises:
+        ConfigError: There is no such file or folder, or the folder has no files.
+    """
+
+    def __init__(self, path: Path, *, part: str | None = None, failed_only: bool = False) -> None:
+        super().__init__(path, (), (RECORDS,))
+        self._part = part
+        self._failed_only = failed_only
+        self._files = _files(path)
+        self._parts: set[str] = set()
+
+    def _raw(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        number = 0
+        for record, place in self._records():
+            if self._is_meant(record, place):
+                if wanted(number):
+                    yield number, record
+                number += 1
+
+    def _form(self, row: Mapping[str, Any]) -> Form:
+        return RECORDS
+
+    def _read(self, row: Mapping[str, Any], form: Form, number: int) -> FileRow:
+        try:
+            episode = Episode(**{name: row[name] for name in _EPISODE if row.get(name) is not None}, id=f"#{number}")
+        except InvalidSampleError as error:
+            raise FormError(error.problem) from None
+        carried = {BEFORE: row["score"], GROUP: row["prompt_hash"]}
+        return FileRow(number=number, episodes={RESPONSE: episode}, carried=carried)
+
+    def _place(self, number: int) -> str:
+        return f"record {number}"
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256(f"{self._part} {self._failed_only}".encode())
+        for path in self._files:
+            with path.open("rb") as file:
+                while block := file.read(BLOCK_BYTES):
+                    digest.update(block)
+        return digest.hexdigest()
+
+    def _empty(self) -> str:
+        return "has no record without a score" if self._failed_only else "has no records"
+
+    def _records(self) -> Iterator[tuple[Mapping[str, Any], str]]:
+        for path in self._files:
+            with path.open("rb") as file:
+                for line, text in enumerate(file, start=1):
+                    if not text.endswith(b"\n"):
+                        break
+                    yield _record(text, f"{path}, line {line}"), f"{path}, line {line}"
+
+    def _is_meant(self, record: Mapping[str, Any], place: str) -> bool:
+        self._parts.add(record["part"])
+        if self._part is None and len(self._parts) > 1:
+            raise ConfigError(
+                "--part", f"the ledger has scores of several parts: name one of {', '.join(sorted(self._parts))}, …"
+            )
+        if self._part not in (None, record["part"]) or (self._failed_only and record["score"] is not None):
+            return False
+        if "response" not in record:
+            raise ConfigError(
+                place, "has hashes and no text, so that it cannot be scored again: set ledger.text to true for that"
+            )
+        return True
+
+
+def _record(text: bytes, place: str) -> Mapping[str, Any]:
+    try:
+        record = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(place, f"is not JSON ({error}); it is no ledger, or was changed") from None
+    if not isinstance(record, dict) or not all(name in record for name in _NEEDS):
+        raise ConfigError(place, "is no record of a ledger; give the folder or a file of one")
+    if not isinstance(record["score"], int | float | None) or not isinstance(record["part"], str):
+        raise ConfigError(place, "is no record of a ledger; give the folder or a file of one")
+    return record
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ConfigError(str(path), "does not exist; give the folder or a file of a ledger")
+    if files := sorted(path.glob("*.jsonl")):
+        return files
+    raise ConfigError(str(path), "has no files of a ledger, *.jsonl")

@@ -1,0 +1,29 @@
+"""What of a reward's scores is kept, and where."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+class LedgerConfig(BaseModel):
+    """A record of each score, in files of JSON lines."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    folder: Path
+    """Local folder of the files, which is made where there is none. Each process writes its own."""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the prompts whose scores are kept: all responses to a prompt, or none of them."""
+    text: bool = False
+    """Whether prompts, responses and what else is known of them are kept, for `rewardpool rescore`, and not only their
+    hashes."""
+    file_mib: Annotated[int, Field(ge=1, le=65_536)] = 64
+    """A file of so many MiB is followed by another one."""
+
+
+def _as_mapping(value: Any) -> Any:
+    return {"folder": value} if isinstance(value, str | Path) else value
+
+
+LedgerField = Annotated[LedgerConfig, BeforeValidator(_as_mapping)]

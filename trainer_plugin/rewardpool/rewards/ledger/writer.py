@@ -1,0 +1,171 @@
+"""The open ledger of one process: entries wait in a queue, and a thread writes them to files, each up to a size."""
+
+import logging
+import os
+import socket
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from rewardpool.appending import write_whole
+from rewardpool.errors import SampleError
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.ledger.config import LedgerConfig
+from rewardpool.rewards.ledger.record import Entry, Scorer, line_of
+from rewardpool.rewards.reward_function import PartScore
+
+log = logging.getLogger(__name__)
+
+WRITE_SECONDS: Final = 0.2
+"""Between two writes: what a killed process loses of its ledger."""
+MOST_WAITING: Final = 100_000
+"""Entries that wait to be written; further ones are left out."""
+CLOSE_SECONDS: Final = 5.0
+"""For what waits to be written at the end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerReport:
+    """What became of a ledger.
+
+    Attributes:
+        records: Scores that are in its files.
+        left_out: Scores that were not written although they should be: they came faster than they could be, or after
+            it had stopped.
+        stopped: Why it ended before the scoring did; None where it did not.
+    """
+
+    records: int = 0
+    left_out: int = 0
+    stopped: str | None = None
+
+
+class Ledger:
+    """Keeps scores; a context manager. Nothing that goes wrong in it reaches the scoring.
+
+    Args:
+        config: What is kept, and where.
+    """
+
+    def __init__(self, config: LedgerConfig) -> None:
+        self._config = config
+        self._waiting: deque[Entry] = deque()
+        self._stop = threading.Event()
+        self._stopped: str | None = None
+        self._records = 0
+        self._left_out = 0
+        self._files = _Files(config)
+        # A daemon, so that a disk that hangs keeps no process from its end.
+        self._thread = threading.Thread(target=self._run, name="rewardpool-ledger", daemon=True)
+
+    def add(
+        self,
+        scorer: Scorer,
+        episode: Episode,
+        outcome: PartScore | SampleError,
+        *,
+        seconds: float,
+        revisions: Sequence[str],
+    ) -> None:
+        """Keep what a part said of an episode, if it is among the share that is kept."""
+        if self._config.share < 1 and not _is_chosen(episode, self._config.share):
+            return
+        if self._stopped is not None or len(self._waiting) >= MOST_WAITING:
+            self._left_out += 1
+            return
+        self._waiting.append(Entry(time.time(), scorer, episode, outcome, seconds, revisions))
+
+    def report(self) -> LedgerReport:
+        """What became of it so far."""
+        return LedgerReport(records=self._records, left_out=self._left_out, stopped=self._stopped)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write what waits, and end."""
+        self._stop.set()
+        self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():
+            self._end(f"its folder takes longer than {CLOSE_SECONDS:g} s to be written to")
+
+    def _run(self) -> None:
+        try:
+            is_over = False
+            while not is_over:
+                is_over = self._stop.wait(WRITE_SECONDS)  # before what waits is taken: nothing comes afterwards
+                self._write()
+        except OSError as error:
+            self._end(os.strerror(error.errno) if error.errno else str(error))
+        except Exception as error:  # whatever it is, it is the ledger's alone
+            log.exception("the ledger failed")
+            self._end(f"{type(error).__name__}: {error}")
+        finally:
+            self._files.close()
+
+    def _write(self) -> None:
+        while self._waiting and self._stopped is None:
+            entries = [self._waiting.popleft() for _ in range(min(len(self._waiting), 1000))]
+            try:
+                self._files.append([line_of(entry, text=self._config.text) for entry in entries])
+            except BaseException:
+                self._left_out += len(entries)
+                raise
+            self._records += len(entries)
+
+    def _end(self, why: str) -> None:
+        self._stopped = why
+        self._left_out += len(self._waiting)
+        self._waiting.clear()
+        log.warning("the ledger in %s stops: %s; scoring goes on without it", self._config.folder, why)
+
+
+class _Files:
+    """The files of one ledger in their order; none is there before something is in it."""
+
+    def __init__(self, config: LedgerConfig) -> None:
+        self._config = config
+        self._fd = -1
+        self._end = 0
+        self._number = 0
+        self._name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{socket.gethostname()}-{os.getpid()}"
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Append lines. Raises OSError."""
+        if self._fd < 0 or self._end >= self._config.file_mib << 20:
+            self._next()
+        data = b"".join(lines)
+        write_whole(self._fd, data, at=self._end)
+        self._end += len(data)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _next(self) -> None:
+        self.close()
+        folder = self._config.folder.expanduser()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        while self._fd < 0:
+            self._number += 1
+            path = folder / f"{self._name}-{self._number:04}.jsonl"
+            try:
+                self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            except FileExistsError:  # another ledger of this process, of the same second
+                continue
+        self._end = 0
+
+
+def _is_chosen(episode: Episode, share: float) -> bool:
+    """Return whether an episode is kept: of the responses to a prompt all are, or none is."""
+    prompt = episode.prompt if isinstance(episode.prompt, str) else repr(episode.prompt)
+    return zlib.crc32(prompt.encode(errors="replace")) < share * 2**32
