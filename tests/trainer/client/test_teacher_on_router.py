@@ -142,21 +142,23 @@ async def test_of_ten_thousand_sequences_none_is_lost_though_a_worker_dies_every
 
     async def faults(there: Served, asked: Asked) -> None:
         nonlocal kills
-        for number, victim in enumerate(itertools.cycle(there.teachers)):
-            await asyncio.sleep(3.0)
-            if number % 5 == 2:
-                victim.signal(signal.SIGSTOP)
+        async with asyncio.TaskGroup() as starting:
+            for number, victim in enumerate(itertools.cycle(there.teachers)):
                 await asyncio.sleep(3.0)
-                victim.signal(signal.SIGCONT)
-            elif number % 5 == 4:
-                there.fleet.router.kill()
-                await there.fleet.router.start()
-                await there.fleet.join()
-            victim.kill()
-            kills += 1
-            await victim.start(seconds=60)
+                victim.kill()
+                kills += 1
+                starting.create_task(victim.start(seconds=60))
+                if number % 5 == 2:
+                    neighbour = there.teachers[(number + 1) % len(there.teachers)]
+                    neighbour.signal(signal.SIGSTOP)
+                    await asyncio.sleep(2.0)
+                    neighbour.signal(signal.SIGCONT)
+                elif number % 5 == 4:
+                    there.fleet.router.kill()
+                    await there.fleet.router.start()
+                    await there.fleet.join()
 
-    asked, report = await asked_during(tmp_path, count, faults, workers=3)
+    asked, report = await asked_during(tmp_path, count, faults, workers=4)
     seconds = time.monotonic() - began
     asked.check()
     print(f"{count} sequences in {seconds:.0f} s, {kills} kills, slowest {asked.slowest:.1f} s; {report}")
