@@ -20,7 +20,7 @@ from rewardpool import Logprobs
 from rewardpool.client.answer import read_logprobs
 from rewardpool_api.contract import Echo
 from rewardpool_api.teacher_wire import FLOAT32, INT32, Question, answer, check_values, question
-from teacher_cost.worker import of_vllm
+from rewardpool_worker.engine_side.middleware.teacher_engines import of_vllm
 
 VOCABULARY: Final = 152_000
 NESTED: Final = ("json", "orjson")

@@ -6,9 +6,9 @@ import orjson
 import pytest
 from teacher_cost import client, wires
 from teacher_cost.aims import aims
-from teacher_cost.worker import of_vllm
 
 from rewardpool_api.teacher_wire import question
+from rewardpool_worker.engine_side.middleware.teacher_engines import of_vllm
 
 ASKED = question(range(40), top_k=3)
 
