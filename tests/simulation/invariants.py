@@ -164,10 +164,10 @@ class Invariants:
             self._disturbed_at = self._world.time.monotonic()
 
     def worker_stopped(self, worker: Worker, by: str) -> None:
-        """No router has a worker that an operator stops."""
+        """No router has a worker that an operator stops while its process runs."""
         if by not in OPERATORS_OWN or self._world.server.get(names.KIND, *worker.pool) is None:
             return
-        if not worker.loaded or self._is_excused():
+        if worker.dead or not worker.loaded or self._is_excused():
             return
         for router in self._world.cluster.routers():
             if worker.url in router.entries and router.pool == worker.pool and self._is_heard(router):
@@ -337,16 +337,21 @@ class Invariants:
         kinds = [kind for kind in server.count_of_objects() if kind not in ("Event", "Lease")]
         # Of a node that does not report, Kubernetes keeps the pods until it does.
         away = {node.name for node in self._world.cluster.nodes if not node.reports}
+        there = [(kind, one) for kind in kinds for one in server.selected(kind, **labels)]
         found = [
             f"{kind} {one['metadata']['name']}"
-            for kind in kinds
-            for one in server.selected(kind, **labels)
+            for kind, one in there
             if "deletionTimestamp" not in one["metadata"] or one.get("spec", {}).get("nodeName") not in away
         ]
         # A job may announce itself to a pool that is gone, and is warned of that.
         is_announced = any(server.selected("Lease", **labels))
         for operator in [] if is_announced else self._world.operators:
-            ways = remembered.holding(operator.manager, key)
+            # What is there is in the store, which holds all that watches report.
+            ways = [
+                way
+                for way in remembered.holding(operator.manager, key)
+                if not there or not way.endswith("._store._pools")
+            ]
             found += [f"{operator.name}'s memory of it in manager{way}" for way in ways]
         return [f"{key[1]} was deleted, and left {', '.join(found)}"] if found else []
 

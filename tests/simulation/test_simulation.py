@@ -69,6 +69,22 @@ REGRESSIONS = {
         650073,
         (Step(209.5, "api: watches go silent", 112.0, 606250),),
     ),
+    "a deleted pool's pods on a node that was cut off for good stayed in the operator's store": (
+        700231,
+        (
+            Step(104.9, "node: cut off", math.inf, 6480),
+            Step(131.7, "people: delete", 117.0, 987858),
+        ),
+    ),
+    "a worker whose process had ended was stopped while a router listed its old address, which harms nothing": (
+        750283,
+        (
+            Step(278.4, "people: edit_to_hang", 7.0, 507104),
+            Step(291.0, "pod: address moved", 120.0, 831850),
+            Step(296.3, "pod: address moved", 122.0, 864295),
+            Step(340.8, "api: 503-html", 104.0, 697736),
+        ),
+    ),
     "a pool whose load has a beat of its own went to zero between two bursts, as it may": (
         600011,
         (Step(395.3, "api: unreachable", 61.0, 564910),),
