@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -36,9 +36,8 @@ class Scorer:
     seed: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a part said of an episode."""
+class Entry(NamedTuple):
+    """What a part said of an episode; made for every score, on the reward's loop."""
 
     at: float
     """Seconds since 1970."""
