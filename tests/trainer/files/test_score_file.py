@@ -15,6 +15,7 @@ from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool import ConfigError, FileReport, PoolError, Reward
+from rewardpool.files.journal import Journal
 from rewardpool.files.progress import Lines, Pace, Progress, Show, silent
 from rewardpool.files.score import identity_of, score_file
 from rewardpool.files.source import open_source
@@ -158,6 +159,33 @@ def test_a_run_that_was_interrupted_goes_on_with_what_is_missing(tmp_path: Path)
     assert [one["score"] for one in lines(out)] == [float(row) for row in range(100)]
     assert 20 <= report.before <= len(first)
     assert len(again) == 100 - report.before
+
+
+def test_a_run_that_ended_between_the_output_and_its_journal_is_finished_without_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out = written(tmp_path, singles(20)), tmp_path / "out.jsonl"
+
+    def ends(journal: Journal) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "delete", ends)
+        with pytest.raises(KeyboardInterrupt):
+            scored(length, file, out)
+    before = out.read_bytes()
+    asked: list[str] = []
+
+    def noted(solution_str: str, **_: Any) -> float:
+        asked.append(solution_str)
+        return 0.0
+
+    assert scored(noted, file, out).before == 20
+    assert (out.read_bytes(), asked, sorted(path.name for path in tmp_path.iterdir())) == (
+        before,
+        [],
+        ["out.jsonl", "rows.jsonl"],
+    )
 
 
 def test_another_reward_does_not_go_on_with_what_one_has_begun(tmp_path: Path) -> None:
