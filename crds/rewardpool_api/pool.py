@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from rewardpool_api import names
 from rewardpool_api.autoscaling import AutoscalingSpec
+from rewardpool_api.engines import EngineName, engines_where
 from rewardpool_api.environment import EnvVar
 from rewardpool_api.inference import INFERRED, with_inferred
 from rewardpool_api.model import ModelSpec
@@ -22,9 +23,16 @@ from rewardpool_api.source import FUNCTION_SCHEME, is_function
 from rewardpool_api.status import RewardPoolStatus
 from rewardpool_api.worker import WorkerSpec
 
-EngineName = Literal["vllm", "sglang", "transformers", "python"]
 RouterFlavor = Literal["sglang-router", "smg"]
 NamespaceName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+_WITHOUT_SLEEP_OR_SPLIT = engines_where(lambda can: not (can.sleeps and can.splits))
+_GENERATING, _NOT_GENERATING = engines_where(lambda can: can.generates), engines_where(lambda can: not can.generates)
+_WITHOUT_HEADS = engines_where(lambda can: can.heads == "none")
+_WITH_STEPS, _WITHOUT_STEPS = (
+    engines_where(lambda can: can.heads == "steps"),
+    engines_where(lambda can: can.heads == "last token"),
+)
+_WITH_ADAPTERS, _WITHOUT_ADAPTERS = engines_where(lambda can: can.adapters), engines_where(lambda can: not can.adapters)
 _IS_FUNCTION = f"self.model.source.startsWith('{FUNCTION_SCHEME}')"
 _GPUS = f"(has(self.worker.gpus) ? self.worker.gpus : ({_IS_FUNCTION} ? 0 : 1))"
 """In CEL, what `rewardpool_api.inference` infers in Python."""
@@ -92,10 +100,11 @@ class EngineSpec(ApiModel):
             holds=lambda engine: not any(re.match(_SANDBOX_ARGUMENT, arg) for arg in engine.args),
         ),
         Rule(
-            cel="!has(self.name) || self.name != 'transformers' || ((!has(self.sleep) || !self.sleep.enabled) && (!has(self.tensorParallelSize) || self.tensorParallelSize == 1))",
-            message="spec.engine.sleep.enabled must be false and spec.engine.tensorParallelSize 1 when spec.engine.name is transformers: its server neither sleeps nor splits a model",
+            cel=f"!has(self.name) || !(self.name in {[*_WITHOUT_SLEEP_OR_SPLIT]}) || ((!has(self.sleep) || !self.sleep.enabled) && (!has(self.tensorParallelSize) || self.tensorParallelSize == 1))",
+            message=f"spec.engine.sleep.enabled must be false and spec.engine.tensorParallelSize 1 when spec.engine.name is {' or '.join(_WITHOUT_SLEEP_OR_SPLIT)}: its server neither sleeps nor splits a model",
             holds=lambda engine: (
-                engine.name != "transformers" or not (engine.sleep.enabled or engine.tensor_parallel_size > 1)
+                engine.name not in _WITHOUT_SLEEP_OR_SPLIT
+                or not (engine.sleep.enabled or engine.tensor_parallel_size > 1)
             ),
         ),
         Rule(
@@ -250,9 +259,9 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: (spec.engine.name == "python") == is_function(spec.model.source),
         ),
         Rule(
-            cel="!has(self.engine.name) || self.engine.name != 'transformers' || !has(self.model.type) || self.model.type == 'Discriminative'",
-            message="spec.model.type must be Discriminative when spec.engine.name is transformers: judges that write, and teachers, are for vllm and sglang",
-            holds=lambda spec: spec.engine.name != "transformers" or spec.model.type == "Discriminative",
+            cel=f"!has(self.engine.name) || !(self.engine.name in {[*_NOT_GENERATING]}) || !has(self.model.type) || self.model.type == 'Discriminative'",
+            message=f"spec.model.type must be Discriminative when spec.engine.name is {' or '.join(_NOT_GENERATING)}: judges that write, and teachers, are for {' and '.join(_GENERATING)}",
+            holds=lambda spec: spec.engine.name not in _NOT_GENERATING or spec.model.type == "Discriminative",
         ),
         Rule(
             cel=f"{_GPUS} == 0 || self.engine.tensorParallelSize <= {_GPUS}",
@@ -301,22 +310,22 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: not spec.engine.sleep.enabled or spec.model.type != "Teacher",
         ),
         Rule(
-            cel="!has(self.model.head) || !has(self.model.head.stepToken) || !has(self.engine.name) || self.engine.name != 'sglang'",
-            message="spec.model.head.stepToken must not be set when spec.engine.name is sglang, which has the value of the last token alone: steps are for vllm",
+            cel=f"!has(self.model.head) || !has(self.model.head.stepToken) || !has(self.engine.name) || !(self.engine.name in {[*_WITHOUT_STEPS]})",
+            message=f"spec.model.head.stepToken must not be set when spec.engine.name is {' or '.join(_WITHOUT_STEPS)}, which has the value of the last token alone: steps are for {' and '.join(_WITH_STEPS)}",
             holds=lambda spec: (
-                spec.model.head is None or spec.model.head.step_token is None or spec.engine.name != "sglang"
+                spec.model.head is None or spec.model.head.step_token is None or spec.engine.name not in _WITHOUT_STEPS
             ),
         ),
         Rule(
-            cel="!has(self.model.head) || !has(self.engine.name) || self.engine.name != 'transformers'",
-            message="spec.model.head must not be set when spec.engine.name is transformers: the checkpoint's one label or its own code gives the score",
-            holds=lambda spec: spec.model.head is None or spec.engine.name != "transformers",
+            cel=f"!has(self.model.head) || !has(self.engine.name) || !(self.engine.name in {[*_WITHOUT_HEADS]})",
+            message=f"spec.model.head must not be set when spec.engine.name is {' or '.join(_WITHOUT_HEADS)}: the checkpoint's one label or its own code gives the score",
+            holds=lambda spec: spec.model.head is None or spec.engine.name not in _WITHOUT_HEADS,
         ),
         Rule(
-            cel="!has(self.model.adapters) || size(self.model.adapters) == 0 || ((!has(self.engine.name) || self.engine.name in ['vllm', 'sglang']) && !self.engine.sleep.enabled)",
-            message="spec.model.adapters must not be set unless spec.engine.name is vllm or sglang and spec.engine.sleep.enabled false: transformers would score without them, and a wake would be proved for the base alone",
+            cel=f"!has(self.model.adapters) || size(self.model.adapters) == 0 || ((!has(self.engine.name) || self.engine.name in {[*_WITH_ADAPTERS]}) && !self.engine.sleep.enabled)",
+            message=f"spec.model.adapters must not be set unless spec.engine.name is {' or '.join(_WITH_ADAPTERS)} and spec.engine.sleep.enabled false: {' and '.join(_WITHOUT_ADAPTERS)} would score without them, and a wake would be proved for the base alone",
             holds=lambda spec: (
-                not spec.model.adapters or (spec.engine.name in ("vllm", "sglang") and not spec.engine.sleep.enabled)
+                not spec.model.adapters or (spec.engine.name in _WITH_ADAPTERS and not spec.engine.sleep.enabled)
             ),
         ),
         Rule(

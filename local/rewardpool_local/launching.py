@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rewardpool_api import RewardPool, names, parse_source
+from rewardpool_api.source import is_function
 from rewardpool_api.worker import WorkerSpec
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.gpus import counted
@@ -20,8 +21,6 @@ from rewardpool_runtime.listeners import HOST, HeldPort
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
 from rewardpool_worker.engines.launch import LINK, adapter_path
 
-_SOCKETS_IN: Final = {"vllm": "VLLM_RPC_BASE_PATH", "sglang": "TMPDIR"}
-"""Engine -> variable that names the folder of the sockets by which its processes speak to each other."""
 LONGEST_PLACE: Final = 64
 """Characters of that folder's path: Linux takes 107 of a socket, whose name is a UUID."""
 
@@ -67,7 +66,7 @@ class Launcher:
         originals = self.folder.code.originals(code) if code is not None else {}
         port = HeldPort()
         launch = self._launch(pool, port.number, name=name, copies=tuple(originals))
-        if pool.spec.engine.name != "python":
+        if not is_function(pool.spec.model.source):
             port.lend()
         # A revision is the hash of how a worker is started, so it cannot be part of that.
         env = {**launch.env, **gpus, names.ENV_REVISION: revision_of(pool)}
@@ -76,11 +75,11 @@ class Launcher:
         )
 
     def _launch(self, pool: RewardPool, port: int, *, name: str, copies: Sequence[str]) -> Launch:
-        is_function = pool.spec.engine.name == "python"
+        serves_function = is_function(pool.spec.model.source)
         place = self.folder.models / name
         target = LaunchTarget(
             # -P: else the folder that the command was run in would be before all others.
-            python=(sys.executable, "-P") if is_function else (self.python,),
+            python=(sys.executable, "-P") if serves_function else (self.python,),
             served_name=pool.served_name,
             host=HOST,
             port=port,
@@ -93,7 +92,7 @@ class Launcher:
             adapters_dir=f"{place}/adapters",
         )
         launch = engine_for(pool.spec.engine.name).launch(pool.spec, target)
-        if not is_function:
+        if not serves_function:
             launch = self._with_downloads(launch, pool, target)
             launch = replace(launch, env={**_sockets(pool, self.folder), **launch.env})
             # An engine is three processes that import the same 4,000 modules: 8 s of a CPU each with byte code, 16 s
@@ -123,7 +122,7 @@ class Launcher:
 
 def _sockets(pool: RewardPool, folder: PoolFolder) -> Mapping[str, str]:
     """The variable that puts an engine's sockets into the pool's folder: one that is killed leaves them behind."""
-    variable = _SOCKETS_IN.get(pool.spec.engine.name)
+    variable = engine_for(pool.spec.engine.name).sockets_variable
     place = str(folder.temporary)
     return {variable: place} if variable is not None and len(place) <= LONGEST_PLACE else {}
 

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from rewardpool_api import RewardPool, names
-from rewardpool_api.pool import EngineName
+from rewardpool_api.engines import EngineName
 
 
 class Entry(BaseModel):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, cast
 import typer
 from rich.table import Table
 
-from rewardpool_api.pool import EngineName
+from rewardpool_api.engines import EngineName
 from rewardpool_cli import screens
 from rewardpool_cli.catalogue import ENTRIES, Draft, Entry
 from rewardpool_cli.catalogue.manifest import manifest_text, notes_of

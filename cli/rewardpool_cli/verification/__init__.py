@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rewardpool_api.engines import engines_where
+
 STEPS: Final = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 """By dtype: the distance between two neighbouring numbers from 1 to 2. From 8 to 16 it is eight times that."""
 STEPS_ALLOWED: Final = 4
@@ -180,6 +182,6 @@ def served_dtype(requested: str, *, of_checkpoint: str | None, engine: str) -> s
     """
     if requested != "auto":
         return requested
-    if of_checkpoint == "float32" and engine in ("vllm", "sglang"):
-        return "float16"  # what both make of float32 weights unless they are told
+    if of_checkpoint == "float32" and engine in engines_where(lambda can: can.halves_float32):
+        return "float16"
     return of_checkpoint

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 from support.kube_builders import FUNCTION, a_pool
 
-from rewardpool_api.pool import EngineName
+from rewardpool_api.engines import EngineName
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.render.common import PRE_STOP_SECONDS
 from rewardpool_worker.engines import engine_for

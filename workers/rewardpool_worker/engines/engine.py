@@ -24,6 +24,8 @@ class Engine:
     """How long it may take to end after its last answer; in a cluster it is killed then."""
     has_s3_client: bool = False
     """Whether the stock image brings boto3; every one brings the hub's client."""
+    sockets_variable: str | None = None
+    """Variable that names the folder of the sockets by which its processes speak to each other."""
 
 
 _VLLM_IMAGE = "vllm/vllm-openai:v0.32.0"
@@ -31,12 +33,20 @@ _VLLM_IMAGE = "vllm/vllm-openai:v0.32.0"
 _ENGINES = {
     engine.name: engine
     for engine in (
-        Engine(name="vllm", launch=vllm.launch, default_image=_VLLM_IMAGE, packages=("vllm",), has_s3_client=True),
+        Engine(
+            name="vllm",
+            launch=vllm.launch,
+            default_image=_VLLM_IMAGE,
+            packages=("vllm",),
+            has_s3_client=True,
+            sockets_variable="VLLM_RPC_BASE_PATH",
+        ),
         Engine(
             name="sglang",
             launch=sglang.launch,
             default_image="lmsysorg/sglang:v0.5.23",
             packages=("sglang",),
+            sockets_variable="TMPDIR",
             end_seconds=40,  # It ends its processes one after the other: 16 s when idle, about 20 s after a flood.
         ),
         Engine(

@@ -15,6 +15,7 @@ from typing import Any
 
 from rewardpool_api import teacher_wire
 from rewardpool_api.contract import ADAPTER_USER, ANY_MODEL, CHAT_PATH, SCORE_PATH, CallerError
+from rewardpool_api.engines import FOR_MODELS
 from rewardpool_worker.engine_side.middleware import teacher_engines
 from rewardpool_worker.engine_side.middleware.asgi import (
     Answer,
@@ -249,7 +250,7 @@ class Engine:
         name = self._settings.served_name or first
         described = {"model": name, "max_model_len": cards.get(name, cards[first]).get("max_model_len")}
         if self._settings.model_type == "Teacher" and isinstance(described["max_model_len"], int):
-            described["max_model_len"] -= teacher_engines.RESERVED_TOKENS[self._settings.engine]
+            described["max_model_len"] -= FOR_MODELS[self._settings.engine].reserved_tokens
         described |= {} if self.tokenizer is None else {"tokenizer": self.tokenizer}
         return described | ({"adapters": list(self._settings.adapters)} if self._settings.adapters else {})
 

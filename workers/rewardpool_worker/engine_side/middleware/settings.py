@@ -5,9 +5,10 @@ import os
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rewardpool_api import names
+from rewardpool_api.engines import FOR_MODELS, EngineName
 from rewardpool_api.teacher_wire import DEFAULT_TOP_K
 from rewardpool_worker.engine_side.middleware.heads import Head
 from rewardpool_worker.engine_side.middleware.routes import ANSWERED_PATH
@@ -25,7 +26,7 @@ class Settings:
     """REWARDPOOL_TOP_K: most likely tokens that a Teacher gives for a position, at most."""
     served_name: str = ""
     """REWARDPOOL_SERVED_NAME: the `model` of the probe. Empty: what the engine lists first."""
-    engine: str = "vllm"
+    engine: EngineName = "vllm"
     """REWARDPOOL_ENGINE: vllm (scores by /classify), sglang or transformers (which speak the contract)."""
     model_path: str = ""
     """REWARDPOOL_MODEL_PATH: folder of the checkpoint, or its repository on a hub."""
@@ -46,8 +47,8 @@ class Settings:
             raise ValueError(
                 f"{names.ENV_MODEL_TYPE} must be Discriminative, Generative or Teacher, not {self.model_type!r}"
             )
-        if self.engine not in ("vllm", "sglang", "transformers"):
-            raise ValueError(f"{names.ENV_ENGINE} must be vllm, sglang or transformers, not {self.engine!r}")
+        if self.engine not in FOR_MODELS:
+            raise ValueError(f"{names.ENV_ENGINE} must be one of {', '.join(FOR_MODELS)}, not {self.engine!r}")
         if self.max_body_bytes <= 0 or self.probe_seconds <= 0 or self.top_k <= 0:
             raise ValueError(
                 "REWARDPOOL_MAX_BODY_BYTES, REWARDPOOL_PROBE_SECONDS and REWARDPOOL_TOP_K must be greater than 0"
@@ -67,7 +68,7 @@ class Settings:
             model_type=environ.get(names.ENV_MODEL_TYPE, cls.model_type),
             top_k=_number(environ, names.ENV_TOP_K, int, cls.top_k),
             served_name=environ.get(names.ENV_SERVED_NAME, cls.served_name),
-            engine=environ.get(names.ENV_ENGINE, cls.engine),
+            engine=cast("EngineName", environ.get(names.ENV_ENGINE, cls.engine)),
             model_path=environ.get(names.ENV_MODEL_PATH, cls.model_path),
             revision=environ.get(names.ENV_REVISION, cls.revision),
             adapters=tuple(one["name"] for one in json.loads(environ.get(names.ENV_ADAPTERS, "[]"))),

@@ -29,8 +29,6 @@ from rewardpool_api.teacher_wire import (
 )
 from rewardpool_worker.engine_side.middleware.asgi import DisconnectedError, Receive, Scope, unless_disconnected
 
-RESERVED_TOKENS = {"vllm": 1, "sglang": 7}
-"""Of an engine's longest context: what it keeps for tokens to write, though none is asked."""
 MOST_UNION = 1 << 20
 """Rows times different ids of a question to SGLang, which has one list of ids for all rows."""
 
