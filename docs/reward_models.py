@@ -12,7 +12,7 @@ _HEADER = """\
 # Reward models
 
 How the popular reward models are served. `make reference` makes this page from the catalogue,
-`cli/rewardpool_cli/catalogue/entries.py`; at a terminal:
+`cli/rewardpool_cli/catalogue/entries.yaml`; at a terminal:
 
 ```
 rewardpool models                             # this table

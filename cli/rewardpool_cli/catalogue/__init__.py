@@ -1,6 +1,6 @@
 """Which manifest serves which reward model: by name, from the catalogue, or by what its config.json says.
 
-`entries` is the data: `rewardpool models` shows it, and `page` makes docs/reward-models.md of it. `from_config` decides
+`entries.yaml` is the data: `rewardpool models` shows it, and docs/reward-models.md is made of it. `from_config` decides
 for `rewardpool init`, from what `config_file` gets from the hub or a folder.
 """
 
