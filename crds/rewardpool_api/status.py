@@ -98,7 +98,7 @@ class RevisionModel(ApiModel):
     served_name: Annotated[str, Field(max_length=MAX_REQUEST)]
     """Value of the field `model` in a request."""
     tokenizer: Annotated[str, Field(max_length=64)] | None = None
-    """Digest of the model's tokenizer and chat template, as each answer has it; absent for judges, functions and until a worker answered."""
+    """Digest of the model's tokenizer and chat template, of a teacher that of its vocabulary, as each answer has it; absent for judges, functions and until a worker answered."""
     max_model_len: Count | None = None
     """Longest sample in tokens, as the engine says."""
     head: Annotated[str, Field(max_length=64)] | None = None

@@ -24,6 +24,7 @@ This file needs nothing but the standard library, of Python 3.10: it is mounted 
 """
 
 import base64
+import hashlib
 import json
 import math
 import re
@@ -636,6 +637,33 @@ def _check_finite(name: str, numbers: "array[float]") -> None:
     if not math.isfinite(sum(numbers)):
         place = next(at for at, one in enumerate(numbers) if not math.isfinite(one))
         raise BadAnswerError(f"{name}[{place}] is {numbers[place]}, not a finite number")
+
+
+# The vocabulary.
+
+
+def vocabulary_digest(vocabulary: Mapping[str, int]) -> str:
+    """A digest that is the same where each token id stands for the same token; of all tokens, special ones too."""
+    listed = sorted((number, token) for token, number in vocabulary.items())
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
+
+
+def vocabulary_in(tokenizer: bytes, config: bytes | None) -> "dict[str, int]":
+    """The vocabulary in a fast tokenizer's files, `tokenizer.json` and `tokenizer_config.json`.
+
+    Raises:
+        ValueError: They are not of that form.
+    """
+    try:
+        said = json.loads(tokenizer)
+        found = said["model"]["vocab"]
+        vocabulary = {one[0]: number for number, one in enumerate(found)} if isinstance(found, list) else dict(found)
+        vocabulary |= {one["content"]: one["id"] for one in said.get("added_tokens") or ()}
+        added = json.loads(config).get("added_tokens_decoder") if config else None
+        vocabulary |= {one["content"]: int(number) for number, one in (added or {}).items()}
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"tokenizer.json has no vocabulary: {type(error).__name__}: {error}") from None
+    return vocabulary
 
 
 # Arrays.

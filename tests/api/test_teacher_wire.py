@@ -31,6 +31,8 @@ from rewardpool_api.teacher_wire import (
     table_of,
     to_base64,
     to_wire,
+    vocabulary_digest,
+    vocabulary_in,
 )
 
 
@@ -282,3 +284,30 @@ def test_the_largest_token_id_and_float_survive() -> None:
 def test_columns_become_rows() -> None:
     assert table_of([array(INT32, [1, 2]), array(INT32, [3, 4])], INT32).tolist() == [1, 3, 2, 4]
     assert table_of([], INT32) == array(INT32)
+
+
+# The vocabulary.
+
+
+ADDED = {"added_tokens": [{"id": 2, "content": "<end>"}]}
+CONFIG = b'{"added_tokens_decoder": {"3": {"content": "<pad>"}}}'
+
+
+@pytest.mark.parametrize("vocab", [{"a": 0, "b": 1}, [["a", -1.0], ["b", -2.0]]], ids=["BPE", "Unigram"])
+def test_a_vocabulary_is_that_of_the_files_with_what_they_add(vocab: Any) -> None:
+    tokenizer = json.dumps({"model": {"vocab": vocab}, **ADDED}).encode()
+    assert vocabulary_in(tokenizer, CONFIG) == {"a": 0, "b": 1, "<end>": 2, "<pad>": 3}
+    assert vocabulary_in(tokenizer, None) == {"a": 0, "b": 1, "<end>": 2}
+
+
+@pytest.mark.parametrize("tokenizer", [b"{", b"[]", b"{}", b'{"model": {"vocab": 7}}', b'{"model": {"vocab": [7]}}'])
+def test_files_without_a_vocabulary_are_said_to_have_none(tokenizer: bytes) -> None:
+    with pytest.raises(ValueError, match=r"tokenizer\.json has no vocabulary|Expecting property name"):
+        vocabulary_in(tokenizer, None)
+
+
+def test_a_digest_is_of_what_each_id_stands_for() -> None:
+    digest = vocabulary_digest({"a": 0, "b": 1})
+    assert digest == vocabulary_digest({"b": 1, "a": 0})
+    assert digest not in {vocabulary_digest({"a": 1, "b": 0}), vocabulary_digest({"a": 0, "b": 1, "c": 2})}
+    assert len(digest) == 16

@@ -1,6 +1,6 @@
 """A gateway before a FakeWorker with the teacher of fifty tokens; no router and no engine."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,21 @@ from rewardpool.rewards import Announcement
 
 @asynccontextmanager
 async def teacher_gateway(
-    state_dir: Path, *script: Any, model_type: Any = "Teacher", afterwards: Any = teaches, **settings: Any
+    state_dir: Path,
+    *script: Any,
+    model_type: Any = "Teacher",
+    afterwards: Any = teaches,
+    student: Any = None,
+    revisions: Sequence[dict[str, Any]] = (),
+    **settings: Any,
 ) -> AsyncIterator[tuple[TestClient[Any, Any], FakeWorker]]:
     """Its client, and the worker, which answers by a script first; `state_dir` is where this process finds pools."""
     async with FakeWorker(*script, afterwards=afterwards) as worker:
-        write_local_pool(state_dir, url=worker.url, model_type=model_type)
+        write_local_pool(state_dir, url=worker.url, model_type=model_type, revisions=revisions)
         spec = {"pool": POOL, "timeout": 10}
-        opening = open_pool(spec, Announcement(rank=0, ranks=1), tokenizer=None, path="gateway")
+        opening = open_pool(
+            spec, Announcement(rank=0, ranks=1), tokenizer=None, policy_tokenizer=student, path="gateway"
+        )
         app = gateway_app(opening, GatewaySettings(text=PolicyText(), **settings))
         async with TestClient(TestServer(app)) as client:
             yield client, worker

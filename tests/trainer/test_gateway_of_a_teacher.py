@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -17,6 +18,7 @@ from support.local_pool import on_this_machine
 from support.teacher_gateway import teacher_gateway
 from support.tiny_teacher import computed, spoilt
 
+from rewardpool.errors import ConfigError
 from rewardpool.gateway.logprobs import parse_completions
 from rewardpool_api.contract import CallerError
 from rewardpool_api.teacher_wire import BadRequestError, question
@@ -185,6 +187,19 @@ async def test_a_pool_of_another_type_gives_no_log_probabilities(gateway: Openin
     async with gateway(model_type="Function") as (client, _):
         status, said = await refused(client, "/v1/completions", completions())
         assert (status, said) == (501, "the pool is no Teacher, and only those give log-probabilities")
+
+
+async def test_a_student_with_another_vocabulary_is_refused_at_the_start(gateway: Opening) -> None:
+    student = SimpleNamespace(get_vocab=lambda: {"a": 0})
+    known = {
+        "revision": "5f1c0de5",
+        "source": "hf://org/teacher",
+        "servedName": "skywork",
+        "tokenizer": "0123456789abcdef",
+    }
+    with pytest.raises(ConfigError, match="--policy-tokenizer: has the vocabulary"):
+        async with gateway(student=student, revisions=[known]):
+            pass
 
 
 def test_a_request_may_have_so_many_sequences() -> None:

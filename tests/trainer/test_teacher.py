@@ -28,9 +28,10 @@ from rewardpool import (
     ScoreError,
     Teacher,
     WrongModelError,
+    WrongTokenizerError,
 )
 from rewardpool_api.contract import CallerError
-from rewardpool_api.teacher_wire import FLOAT32, Question, question, to_base64
+from rewardpool_api.teacher_wire import FLOAT32, Question, question, to_base64, vocabulary_digest
 
 T = TypeVar("T")
 IDS = [3, 1, 4, 1, 5, 9]
@@ -209,6 +210,55 @@ async def test_an_answer_to_another_request_is_not_taken(monkeypatch: pytest.Mon
         async with Pool("rl/skywork") as pool:
             assert equal(await pool.logprobs(IDS), question(IDS))
     assert len(worker.requests) > 1
+
+
+# The vocabulary.
+
+
+class Tokenizer:
+    """What a student's has of transformers' here."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.tokens = tokens
+
+    def get_vocab(self) -> dict[str, int]:
+        return {token: number for number, token in enumerate(self.tokens)}
+
+
+STUDENTS = Tokenizer("a", "b")
+DIGEST = vocabulary_digest(STUDENTS.get_vocab())
+
+
+def revisions(tokenizer: str | None) -> list[dict[str, Any]]:
+    return [{"revision": "5f1c0de5", "source": "hf://org/teacher", "servedName": "skywork", "tokenizer": tokenizer}]
+
+
+async def test_a_student_with_another_vocabulary_is_refused_when_the_pool_is_opened(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    on_this_machine(monkeypatch, tmp_path)
+    async with teacher() as worker:
+        write_local_pool(tmp_path, url=worker.url, model_type="Teacher", revisions=revisions("0123456789abcdef"))
+        with pytest.raises(ConfigError, match=f"tokenizer: has the vocabulary {DIGEST}, and hf://org/teacher of rl/"):
+            await asyncio.to_thread(Teacher("rl/skywork", tokenizer=STUDENTS).__enter__)
+        assert worker.requests == []
+        write_local_pool(tmp_path, url=worker.url, model_type="Teacher", revisions=revisions(DIGEST))
+        async with Teacher("rl/skywork", tokenizer=STUDENTS) as it:
+            assert equal(await it.logprobs(IDS), question(IDS))
+
+
+async def test_an_answer_of_another_vocabulary_is_an_error_of_that_sequence() -> None:
+    async with teacher() as worker, Teacher(worker.url, tokenizer=STUDENTS) as it:
+        worker.tokenizer = DIGEST
+        assert equal(await it.logprobs(IDS), question(IDS))
+        worker.tokenizer = "0123456789abcdef"
+        with pytest.raises(WrongTokenizerError):
+            await it.logprobs(IDS)
+
+
+def test_what_is_no_tokenizer_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="tokenizer: must be a tokenizer of transformers"):
+        Teacher("http://127.0.0.1:9", tokenizer=7).__enter__()
 
 
 # Without an event loop.

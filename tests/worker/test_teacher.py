@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -94,8 +95,10 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return Engine(request.param)
 
 
-def worker(engine: Engine) -> Any:
-    settings = Settings(served_name="teacher", model_type="Teacher", engine=engine.name, top_k=8, revision="5f1c0de5")
+def worker(engine: Engine, **settings_: Any) -> Any:
+    settings = Settings(
+        served_name="teacher", model_type="Teacher", engine=engine.name, top_k=8, revision="5f1c0de5", **settings_
+    )
     middleware = ScoreMiddleware(engine, settings=settings)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -216,6 +219,19 @@ async def test_what_is_wrong_in_sglangs_words_is_refused_by_their_names(engine: 
 async def test_vllm_refuses_sglangs_given_ids_by_their_name() -> None:
     found = refusal(await in_sglangs_words(Engine("vllm"), token_ids_logprob=[7]))
     assert "token_ids_logprob must not be set: vllm has no" in found.message
+
+
+async def test_an_answer_names_the_vocabulary_whatever_the_chat_template(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 1}}}')
+    digests = []
+    for template in ("one", "another"):
+        (tmp_path / "chat_template.jinja").write_text(template)
+        application = worker(engine, model_path=str(tmp_path))
+        said = (await ask(application, "POST", "/generate", question([3, 1]).to_wire())).json()
+        ready = (await ask(application, "GET", "/rewardpool/ready")).json()
+        digests += [said["tokenizer"], ready["tokenizer"]]
+    assert digests == [teacher_wire.vocabulary_digest({"a": 0, "b": 1})] * 4
 
 
 async def test_a_temperature_is_refused_by_name(engine: Engine) -> None:

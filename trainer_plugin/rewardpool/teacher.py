@@ -19,6 +19,7 @@ from rewardpool.client.pool import Pool
 from rewardpool.config import RewardConfig
 from rewardpool.errors import LogprobsMissingError, SampleError
 from rewardpool.logprobs import Logprobs
+from rewardpool.vocabulary import check_vocabulary, digest_of
 
 
 class Teacher:
@@ -29,17 +30,21 @@ class Teacher:
 
     Args:
         teacher: `namespace/name` of a pool of type Teacher; the URL of its router; or the fields of a `RewardConfig`.
+        tokenizer: The student's: one of transformers', or its folder or hub name. Its vocabulary is compared with the
+            teacher's when the pool is opened, and with each answer's; without one it is not.
         settings: Fields that win over those, such as `timeout` (seconds for one sequence).
 
     Raises:
         ConfigError: Fields are wrong; it names them all.
     """
 
-    def __init__(self, teacher: str | Mapping[str, Any] | RewardConfig, **settings: Any) -> None:
+    def __init__(
+        self, teacher: str | Mapping[str, Any] | RewardConfig, *, tokenizer: Any = None, **settings: Any
+    ) -> None:
         config = RewardConfig.of(teacher)
         if settings:
             config = RewardConfig.parse({**config.model_dump(exclude_unset=True), **settings}, path="")
-        self._lazy = _LazyPool(config)
+        self._lazy = _LazyPool(config, tokenizer)
 
     def __repr__(self) -> str:
         return repr(self._lazy)
@@ -71,6 +76,7 @@ class Teacher:
             An answer for each sequence, in their order.
 
         Raises:
+            ConfigError: The student's tokenizer has another vocabulary, or cannot be loaded.
             LogprobsMissingError: Sequences have no answer; it has their indices, and the answers of the others.
             PoolError: The pool cannot be used.
             ValueError: There are not as many of one as of the others.
@@ -86,7 +92,11 @@ class Teacher:
             )
         pool = self._lazy.opened()
         futures = [
-            pool.start(pool.opened.logprobs(tokens, start=first, top_k=top_k, ids=more, label=f"#{index}"))
+            pool.start(
+                pool.opened.logprobs(
+                    tokens, start=first, top_k=top_k, ids=more, label=f"#{index}", vocabulary=self._lazy.vocabulary
+                )
+            )
             for index, (tokens, first, more) in enumerate(zip(given, starts, further, strict=True))
         ]
         return _results(futures)
@@ -100,7 +110,7 @@ class Teacher:
             RuntimeError: It is closed.
         """
         pool = await asyncio.to_thread(self._lazy.opened)
-        asking = pool.opened.logprobs(token_ids, start=start, top_k=top_k, ids=ids)
+        asking = pool.opened.logprobs(token_ids, start=start, top_k=top_k, ids=ids, vocabulary=self._lazy.vocabulary)
         return await asyncio.wrap_future(pool.start(asking))
 
     @property
@@ -133,18 +143,31 @@ class Teacher:
 class _LazyPool(PerProcess[BlockingPool]):
     """A teacher's pool."""
 
-    def __init__(self, config: RewardConfig) -> None:
+    def __init__(self, config: RewardConfig, tokenizer: Any) -> None:
         self._config = config
+        self._tokenizer = tokenizer
+        self.vocabulary: str | None = None
+        """Digest of the student's; None until it is opened, and without a tokenizer."""
         super().__init__()
 
     def __repr__(self) -> str:
         return f"<Teacher {self._config.pool or self._config.url}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_config": self._config}
+        own = {"_config": self._config, "_tokenizer": self._tokenizer, "vocabulary": None}
+        return {**super().__getstate__(), **own}
 
     def _open(self) -> BlockingPool:
-        return BlockingPool(self._config)
+        if self._tokenizer is not None:
+            self.vocabulary = digest_of(self._tokenizer, field="tokenizer")
+        pool = BlockingPool(self._config)
+        try:
+            if self.vocabulary is not None:
+                check_vocabulary(self.vocabulary, pool.endpoint, field="tokenizer")
+        except BaseException:
+            pool.close()
+            raise
+        return pool
 
     @property
     def _called(self) -> str:

@@ -50,7 +50,9 @@ def gateway(
     text = PolicyText.load(policy_tokenizer, field="--policy-tokenizer")
     spec: dict[str, Any] = {"pool": pool, "timeout": timeout, "wait_seconds": wait_seconds}
     # It stands for the job, whichever process of that asks.
-    opening = open_pool(spec, Announcement(rank=0, ranks=1), tokenizer=tokenizer, path="gateway")
+    opening = open_pool(
+        spec, Announcement(rank=0, ranks=1), tokenizer=tokenizer, policy_tokenizer=policy_tokenizer, path="gateway"
+    )
     app = gateway_app(opening, GatewaySettings(text=text, key=key, with_parts=with_parts, timeout=timeout))
 
     def ready(url: str) -> None:

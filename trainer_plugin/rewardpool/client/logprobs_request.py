@@ -18,6 +18,13 @@ class LogprobsRequest(ScoreRequest[Logprobs]):
 
     asked: Question
     """Without the model's name, which the endpoint has."""
+    vocabulary: str | None = None
+    """Digest of the student's; None where any model may answer."""
+
+    @property
+    def tokenizer(self) -> str | None:
+        """See `ScoreRequest`."""
+        return self.vocabulary
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
         """See `ScoreRequest`. Raises SampleError where the pool's model gives no log-probabilities of it."""

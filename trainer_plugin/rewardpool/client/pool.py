@@ -342,7 +342,14 @@ class Pool:
         )
 
     async def logprobs(
-        self, token_ids: Any, *, start: int = 1, top_k: int = 0, ids: Any = None, label: str | None = None
+        self,
+        token_ids: Any,
+        *,
+        start: int = 1,
+        top_k: int = 0,
+        ids: Any = None,
+        label: str | None = None,
+        vocabulary: str | None = None,
     ) -> Logprobs:
         """Return the log-probabilities that a Teacher gives to the tokens of a sequence.
 
@@ -352,6 +359,8 @@ class Pool:
             top_k: Most likely tokens at each position.
             ids: Further tokens at each position, which not every engine has; shape (n - start, m).
             label: Names the request in messages.
+            vocabulary: Digest of the vocabulary that the token ids are of, as `rewardpool.vocabulary` makes it; None
+                where any model may answer.
 
         Returns:
             A row for each position from `start` to n - 1, whole, or an error.
@@ -365,9 +374,9 @@ class Pool:
             asked = question(token_ids, start=start, top_k=top_k, ids=ids)
         except BadRequestError as error:
             raise InvalidSampleError(label, str(error)) from None
-        return await self.logprobs_of(asked, label=label)
+        return await self.logprobs_of(asked, label=label, vocabulary=vocabulary)
 
-    async def logprobs_of(self, asked: Question, *, label: str) -> Logprobs:
+    async def logprobs_of(self, asked: Question, *, label: str, vocabulary: str | None = None) -> Logprobs:
         """As `logprobs`, for a question that is made."""
         try:
             check_question(asked)
@@ -375,7 +384,9 @@ class Pool:
             raise InvalidSampleError(label, str(error)) from None
         self._demand.sample_comes()
         return await self._result(
-            LogprobsRequest(self._entered, self._counters, label=label, path=LOGPROBS_PATH, asked=asked)
+            LogprobsRequest(
+                self._entered, self._counters, label=label, path=LOGPROBS_PATH, asked=asked, vocabulary=vocabulary
+            )
         )
 
     async def _result(self, request: ScoreRequest[T]) -> T:

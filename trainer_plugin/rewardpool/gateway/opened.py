@@ -1,5 +1,6 @@
 """What a gateway answers from: a reward, or a teacher."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from rewardpool.demand.bursts import Bursts
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.rewards import Announcement, open_announced
 from rewardpool.rewards.opened import OpenReward
+from rewardpool.vocabulary import check_vocabulary, digest_of
 from rewardpool_api.teacher_wire import Question, Values
 
 
@@ -20,6 +22,8 @@ class OpenTeacher:
 
     pool: Pool
     bursts: Bursts
+    vocabulary: str | None = None
+    """Digest of the student's; None where it is not known."""
 
     @property
     def endpoint(self) -> Endpoint:
@@ -29,12 +33,17 @@ class OpenTeacher:
     async def logprobs(self, asked: Question, *, label: str) -> Values:
         """Ask about one sequence. Raises what `Pool.logprobs` raises."""
         with self.bursts.sample():
-            return (await self.pool.logprobs_of(asked, label=label)).flat
+            return (await self.pool.logprobs_of(asked, label=label, vocabulary=self.vocabulary)).flat
 
 
 @asynccontextmanager
 async def open_pool(
-    spec: Mapping[str, Any], announcement: Announcement, *, tokenizer: str | None, path: str
+    spec: Mapping[str, Any],
+    announcement: Announcement,
+    *,
+    tokenizer: str | None,
+    policy_tokenizer: str | None = None,
+    path: str,
 ) -> AsyncIterator[OpenReward | OpenTeacher]:
     """Open a pool as what its type is; the demand ends with the `async with` block.
 
@@ -42,21 +51,26 @@ async def open_pool(
         spec: Fields of a `RewardConfig`.
         announcement: What is known of the job beforehand.
         tokenizer: The reward model's, of a pool that scores; None for that of its model.
+        policy_tokenizer: The student's, whose vocabulary is compared with a teacher's; None for no comparison.
         path: In front of the fields' names in messages.
 
     Raises:
-        ConfigError: Fields are wrong, or the reward cannot be made.
+        ConfigError: Fields are wrong, the reward cannot be made, or student and teacher have other vocabularies.
         PoolError: The pool cannot be used.
     """
     async with Pool.shared(RewardConfig.parse(spec, path=path)) as pool:
         if pool.endpoint.model_type == "Teacher":
+            vocabulary = None
+            if policy_tokenizer is not None:
+                vocabulary = await asyncio.to_thread(digest_of, policy_tokenizer, field="--policy-tokenizer")
+                check_vocabulary(vocabulary, pool.endpoint, field="--policy-tokenizer")
             demand = pool.demand(
                 samples=announcement.samples,
                 steps=announcement.steps,
                 rank=announcement.rank,
                 ranks=announcement.ranks,
             )
-            yield OpenTeacher(pool, Bursts([demand]))
+            yield OpenTeacher(pool, Bursts([demand]), vocabulary)
             return
         part = {**spec} if tokenizer is None else {**spec, "tokenizer": tokenizer}
         async with open_announced(part, announcement, path=path) as reward:

@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from rewardpool_api.teacher_wire import vocabulary_digest, vocabulary_in
+
 log = logging.getLogger("rewardpool.worker")
 
 
@@ -70,3 +72,17 @@ def tokenizer_digest(path: str) -> str | None:
         digest.update(b"%b %d\n" % (name.encode(), len(content)))
         digest.update(content)
     return digest.hexdigest()[:16]
+
+
+def vocabulary_digest_at(path: str) -> str | None:
+    """Return the digest of a checkpoint's vocabulary; None where there is no tokenizer.json to read it from."""
+    try:
+        folder = _config_file(path).parent
+        config = folder / "tokenizer_config.json"
+        vocabulary = vocabulary_in(
+            (folder / TOKENIZER_FILES[0]).read_bytes(), config.read_bytes() if config.is_file() else None
+        )
+    except (OSError, ValueError, ImportError) as error:
+        log.warning("the vocabulary cannot be read, so answers name none: %s", error)
+        return None
+    return vocabulary_digest(vocabulary)

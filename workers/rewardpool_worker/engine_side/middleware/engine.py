@@ -26,7 +26,7 @@ from rewardpool_worker.engine_side.middleware.asgi import (
     call,
     never_disconnects,
 )
-from rewardpool_worker.engine_side.middleware.checkpoint import Checkpoint, tokenizer_digest
+from rewardpool_worker.engine_side.middleware.checkpoint import Checkpoint, tokenizer_digest, vocabulary_digest_at
 from rewardpool_worker.engine_side.middleware.complaints import (
     NOT_FINITE,
     caller_complaint,
@@ -63,11 +63,15 @@ class Engine:
 
     @functools.cached_property
     def tokenizer(self) -> str | None:
-        """Digest of the tokenizer's files as they are at the first answer, soon after the engine has read them."""
+        """Digest of the tokenizer's files as they are at the first answer, soon after the engine has read them.
+
+        Of a teacher, who is sent token ids, it is that of the vocabulary: a student may have another chat template.
+        """
         settings = self._settings
         if settings.model_type == "Generative" or not settings.model_path:
             return None
-        return tokenizer_digest(settings.model_path)
+        digest = vocabulary_digest_at if settings.model_type == "Teacher" else tokenizer_digest
+        return digest(settings.model_path)
 
     async def scores(self, scope: Scope, receive: Receive, model: str, samples: list[Sample]) -> Answer:
         """Return the engine's answer to samples, whatever it is."""
