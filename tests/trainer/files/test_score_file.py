@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -225,15 +226,24 @@ def test_settings_of_the_client_may_change_between_two_runs() -> None:
         assert before != identity_of(parse_reward(other))
 
 
+def has_lines(path: Path) -> int:
+    try:
+        return path.read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
 @pytest.mark.real
 def test_a_process_that_is_killed_leaves_every_row_once_to_the_next_one(tmp_path: Path) -> None:
     # Takes some seconds: two processes, each of which imports the package.
     file, out = written(tmp_path, singles(400)), tmp_path / "out.jsonl"
-    journal = out.with_name("out.jsonl.journal")
     command = [sys.executable, scored_file.__file__, str(file), str(out)]
-    process = subprocess.Popen(command)
-    while not journal.exists() or journal.read_bytes().count(b"\n") < 100:
+    process = subprocess.Popen([*command, "100"])  # the function never returns from the call after these
+    deadline = time.monotonic() + 60
+    while has_lines(out.with_name("out.jsonl.journal")) < 101:
         assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     process.kill()
     assert process.wait() == -signal.SIGKILL
     assert not out.exists()

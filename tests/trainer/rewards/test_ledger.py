@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,11 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 
 def once(reward: Reward, is_so: Callable[[LedgerReport], bool]) -> LedgerReport:
-    """The report of a reward's ledger, when it says what is waited for."""
+    """The report of a reward's ledger, when it says what is waited for, within 30 s."""
+    deadline = time.monotonic() + 30
     while (found := reward.ledger) is None or not is_so(found):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the ledger's last report is {found}")
         threading.Event().wait(0.01)
     return found
 
