@@ -201,6 +201,23 @@ def test_whatever_a_row_says_becomes_one_line(truth: Any, info: Mapping[str, Any
 
 
 @pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "half \ud800"},
+        {"prompt": [{"role": "user", "content": "half \ud800"}]},
+        {"extra_info": {"tags": {"a"}}},
+        {"ground_truth": Odd()},
+        {"ground_truth": 2**70},
+    ],
+)
+def test_what_json_cannot_hold_is_not_kept_in_another_form(row: dict[str, Any]) -> None:
+    episode = Episode(**{"prompt": "?", "response": "a", **row})
+    record = json.loads(line_of(Entry(0.0, SCORER, episode, PartScore(1.0), 0.1, ()), text=True))
+    assert record["score"] == 1.0
+    assert not record.keys() & {"prompt", "response", "extra_info", "ground_truth"}
+
+
+@pytest.mark.parametrize(
     ("ledger", "field"),
     [
         ({"share": 0.5}, r"reward\.ledger\.folder"),

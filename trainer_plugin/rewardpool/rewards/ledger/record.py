@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +12,7 @@ from rewardpool.errors import SampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.reward_function import PartScore
+from rewardpool_runtime.json_values import NotJsonError, json_value
 
 HASH_BYTES: Final = 16
 MOST_PROBLEM: Final = 500
@@ -75,9 +77,11 @@ def line_of(entry: Entry, *, text: bool) -> bytes:
     if isinstance(outcome, SampleError):
         record |= {"fault": outcome.fault, "kind": outcome.kind}
     if text:
-        record |= _texts(episode)
         if isinstance(outcome, SampleError):
-            record["problem"] = outcome.problem[:MOST_PROBLEM]
+            record["problem"] = outcome.problem[:MOST_PROBLEM].encode(errors="replace").decode()
+        # What JSON cannot hold is not kept in another form: that would be scored again as if it were the original.
+        with suppress(NotJsonError, TypeError):
+            return _json(record | _texts(episode)) + b"\n"
     return _dumped(record) + b"\n"
 
 
@@ -92,14 +96,16 @@ def judge_hash(judge: JudgeConfig) -> str:
 
 
 def _texts(episode: Episode) -> dict[str, Any]:
+    """Return what is scored, as a function of a pool would get it. Raises NotJsonError."""
     known = {
+        "prompt": episode.prompt,
+        "response": episode.response,
         "turns": episode.turns,
         "ground_truth": episode.ground_truth,
         "data_source": episode.data_source or None,
         "extra_info": dict(episode.extra_info) or None,
     }
-    said = {name: value for name, value in known.items() if value is not None}
-    return {"prompt": episode.prompt, "response": episode.response, **said}
+    return {name: json_value(value, name) for name, value in known.items() if value is not None}
 
 
 def _attempts(outcome: PartScore | SampleError, *, is_judge: bool) -> int | None:
