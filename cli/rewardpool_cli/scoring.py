@@ -13,7 +13,7 @@ import yaml
 
 from rewardpool import FileReport
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import PoolNotReadyError
+from rewardpool.errors import ConfigError, PoolNotReadyError
 from rewardpool.files.progress import Lines, bar
 from rewardpool.files.score import identity_of, journal_of, score_file
 from rewardpool.files.source import Source, open_source
@@ -127,6 +127,8 @@ def scored_source(
     try:
         with bar() if screens.err.is_terminal else nullcontext(Lines(write)) as show:
             return score_file(opened, source, out, about=identity_of(reward.spec), show=show, each=each)
+    except ConfigError:
+        raise  # the same command would be refused again
     except BaseException:
         if is_kept and (journal := journal_of(out)).exists():
             write(f"what is scored is kept in {journal}; the same command goes on there")

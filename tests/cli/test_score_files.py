@@ -158,6 +158,21 @@ def ledger_of(*records: dict[str, Any], torn: str = "") -> None:
     write("ledger/one.jsonl", "".join(json.dumps(line) + "\n" for line in lines) + torn)
 
 
+async def test_a_command_that_is_refused_is_not_said_to_go_on(worker: FakeWorker, rewardpool: CommandLine) -> None:
+    rows(2)
+    write("out.jsonl.journal", json.dumps({"journal": 1}) + "\n")
+    ended = await asyncio.to_thread(rewardpool, "score", "rows.jsonl", "--pool", POOL, "--out", "out.jsonl")
+    assert ended.code == 2
+    assert "goes on" not in ended.err
+
+
+async def test_rescore_compares_raw_scores(worker: FakeWorker, rewardpool: CommandLine) -> None:
+    ledger_of({"response": "a", "score": 1.0}, {"response": "aaa", "score": 3.0})
+    write("reward.yaml", f"pool: {POOL}\nweight: -1.0\n")
+    ended = await asyncio.to_thread(rewardpool, "rescore", "ledger", "--reward", "reward.yaml", "-o", "json")
+    assert json.loads(ended.out)["kendall"] == 1.0
+
+
 async def test_rescore_says_how_the_scores_agree(worker: FakeWorker, rewardpool: CommandLine) -> None:
     # A FakeWorker gives the length of what it is sent: longer responses have higher scores.
     ledger_of(
@@ -192,5 +207,25 @@ async def test_rescore_refuses_what_it_cannot_score(
 ) -> None:
     ledger_of(*records)
     ended = await asyncio.to_thread(rewardpool, "rescore", "ledger", "--pool", POOL, *arguments)
+    assert (ended.code, worker.requests) == (2, [])
+    assert message in ended.sentence
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        ({"pool": POOL, "ledger": "ledger"}, "ledger of --reward is not for rescore"),
+        (
+            {"rewards": [{"pool": POOL, "name": "a"}, {"pool": POOL, "name": "b"}]},
+            "reward: has the parts a, b and none of the name length",
+        ),
+    ],
+)
+async def test_rescore_refuses_a_reward_that_cannot_be_compared(
+    worker: FakeWorker, rewardpool: CommandLine, reward: dict[str, Any], message: str
+) -> None:
+    ledger_of({"response": "a", "score": 1.0})
+    write("reward.yaml", json.dumps(reward))
+    ended = await asyncio.to_thread(rewardpool, "rescore", "ledger", "--reward", "reward.yaml")
     assert (ended.code, worker.requests) == (2, [])
     assert message in ended.sentence

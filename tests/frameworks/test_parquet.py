@@ -1,6 +1,7 @@
 """Files of rows in Parquet, read and written by the real pyarrow."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +55,22 @@ def test_a_row_that_is_wrong_and_a_file_that_is_no_parquet_are_refused(tmp_path:
     file.write_text("nonsense")
     with pytest.raises(ConfigError, match="is no Parquet file that can be read"):
         scored(file, tmp_path / "out.jsonl")
+
+
+def test_a_damaged_page_is_refused_by_its_row(tmp_path: Path) -> None:
+    file = written(tmp_path, [{"prompt": "?", "response": f"{row}"} for row in range(100)])
+    data = bytearray(file.read_bytes())
+    data[4:200] = bytes(196)
+    file.write_bytes(data)
+    with pytest.raises(ConfigError, match=r"rows\.parquet, row 0: cannot be read"):
+        scored(file, tmp_path / "out.jsonl")
+
+
+def test_the_output_is_on_the_disk_before_the_journal_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    out = tmp_path / "out.parquet"
+    scored(written(tmp_path, [{"prompt": "?", "response": "a"}]), out)
+    assert out.stat().st_ino in synced

@@ -13,6 +13,7 @@ from rich.table import Table
 from rewardpool import FileReport
 from rewardpool.files.agreement import Agreement, Comparison
 from rewardpool.files.ledger import LedgerRecords
+from rewardpool.rewards.config import parse_reward
 from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError, exit_unless
 from rewardpool_cli.options import Namespace, Output, OutputForm
@@ -54,7 +55,11 @@ def rescore(
     if output not in (None, Output.JSON):
         raise RefusedError(f"--output {output} is not for rescore: leave it out for a table, or give json")
     spec = reward_spec(pool, namespace, reward, adapter=adapter, wait_seconds=wait_seconds, concurrency=concurrency)
-    source = LedgerRecords(ledger, part=part, failed_only=failed_only)
+    parsed = parse_reward(spec)
+    if parsed.ledger is not None:
+        raise RefusedError("ledger of --reward is not for rescore, which would add to what it reads: leave it out")
+    names = [one.name for one in parsed.parts]
+    source = LedgerRecords(ledger, names=names, part=part, failed_only=failed_only)
     comparison = Comparison()
     with ExitStack() as stack:
         kept = out or Path(stack.enter_context(TemporaryDirectory()), "scores.jsonl")

@@ -12,7 +12,7 @@ from rewardpool.files.agreement import Agreement, Comparison
 def compared(*rows: tuple[str, float | None, float | None]) -> Agreement:
     comparison = Comparison()
     for group, before, now in rows:
-        record: dict[str, Any] = {"group": group, "before": before, "score": now}
+        record: dict[str, Any] = {"group": group, "part": "length", "before": before, "components": {"other": now}}
         comparison.add(record)
     return comparison.agreement()
 
@@ -33,6 +33,14 @@ def test_rows_without_a_score_are_counted_and_not_compared() -> None:
     found = compared(("a", None, 1.0), ("a", 1.0, None), ("a", None, None))
     assert (found.rows, found.both, found.gained, found.lost) == (3, 0, 1, 1)
     assert (found.mean_difference, found.max_abs_difference, found.kendall) == (None, None, None)
+
+
+def test_the_raw_score_of_the_part_is_compared_and_not_the_total() -> None:
+    comparison = Comparison()
+    comparison.add(
+        {"group": "a", "part": "b", "before": 2.0, "score": 7.0, "components": {"a": 5.0, "b": 2.0}},
+    )
+    assert comparison.agreement().equal == 1
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(-10, 10)), min_size=1))

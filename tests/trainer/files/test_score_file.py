@@ -1,6 +1,7 @@
 """Whole files, scored by functions of this process and by a FakeWorker."""
 
 import asyncio
+import functools
 import json
 import signal
 import subprocess
@@ -15,13 +16,17 @@ from support import scored_file
 from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
-from rewardpool import ConfigError, FileReport, PoolError, Reward
+from rewardpool import ConfigError, FileReport, LedgerReport, PoolError, Reward
+from rewardpool.errors import ScoreError
+from rewardpool.files.forms import FileRow
 from rewardpool.files.journal import Journal
 from rewardpool.files.progress import Lines, Pace, Progress, Show, silent
+from rewardpool.files.results import fault_of, record_of
 from rewardpool.files.score import identity_of, score_file
 from rewardpool.files.source import open_source
 from rewardpool.rewards.config import parse_reward
 from rewardpool.rewards.lazy import LazyReward
+from rewardpool.rewards.rating import Rating
 
 
 def length(solution_str: str, **_: Any) -> float:
@@ -74,10 +79,22 @@ def test_a_row_without_a_score_has_its_fault_and_no_number(tmp_path: Path, on_fa
 def test_a_ledger_that_stops_is_told_in_the_report(tmp_path: Path) -> None:
     (tmp_path / "full").touch()
     with by_length(ledger=tmp_path / "full" / "ledger") as reward:
-        report = reward.score_file(written(tmp_path, singles(2000)), tmp_path / "out.jsonl", window=50)
-    assert report.scored == 2000
-    assert report.ledger is not None
-    assert (report.ledger.records, report.ledger.stopped) == (0, "Not a directory")
+        report = reward.score_file(written(tmp_path, singles(3)), tmp_path / "out.jsonl")
+    assert report.scored == 3
+    assert report.ledger == LedgerReport(records=0, left_out=3, stopped="Not a directory")
+
+
+def test_the_report_counts_every_record_of_the_ledger(tmp_path: Path) -> None:
+    with by_length(ledger=tmp_path / "ledger") as reward:
+        report = reward.score_file(written(tmp_path, singles(3)), tmp_path / "out.jsonl")
+    assert report.ledger == LedgerReport(records=3)
+
+
+def test_no_penalty_stands_for_the_score_of_a_row() -> None:
+    error = ScoreError("#0", "too long", fault="policy")
+    rating = Rating(total=-1.0, components={"length": None}, error=error)
+    record = record_of(FileRow(number=0, episodes={}, carried={}), {"response": rating})
+    assert (record["score"], fault_of(record)) == (None, "policy")
 
 
 def test_both_answers_of_a_pair_are_scored(tmp_path: Path) -> None:
@@ -204,6 +221,18 @@ def test_a_changed_file_does_not_go_on_with_what_was_begun(tmp_path: Path) -> No
         scored(length, file, out)
 
 
+def test_a_file_that_is_changed_in_place_while_it_is_scored_gives_no_output(tmp_path: Path) -> None:
+    file, out = written(tmp_path, singles(3)), tmp_path / "out.jsonl"
+
+    def changes(solution_str: str, **_: Any) -> float:
+        written(tmp_path, [*singles(2), {"prompt": "?", "response": "other"}])
+        return length(solution_str)
+
+    with pytest.raises(ConfigError, match="was changed while it was scored"):
+        scored(changes, file, out)
+    assert not out.exists()
+
+
 def test_a_pool_that_breaks_ends_the_run_and_keeps_what_is_scored(tmp_path: Path) -> None:
     file, out = written(tmp_path, singles(200)), tmp_path / "out.jsonl"
 
@@ -224,6 +253,31 @@ def test_settings_of_the_client_may_change_between_two_runs() -> None:
     assert before == identity_of(parse_reward({"pool": "rl/a", "timeout": 60, "on_failure": "raise"}))
     for other in ({"pool": "rl/b"}, {"pool": "rl/a", "adapter": "x"}, {"pool": "rl/a", "weight": 2.0}):
         assert before != identity_of(parse_reward(other))
+
+
+class Scaled:
+    """A function with settings, made anew by each process."""
+
+    def __call__(self, solution_str: str, **_: Any) -> float:
+        return length(solution_str)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: {"function": Scaled(), "name": "scaled"},
+        lambda: {"function": functools.partial(length, level=Scaled()), "name": "scaled"},
+        lambda: {"pool": "rl/a", "post_process": Scaled()},
+    ],
+)
+def test_a_callable_that_is_made_anew_is_the_same_reward(made: Callable[[], dict[str, Any]]) -> None:
+    kept = made()  # so that the other one has another address
+    assert identity_of(parse_reward(kept)) == identity_of(parse_reward(made()))
+
+
+def test_partials_with_other_arguments_are_other_rewards() -> None:
+    one, other = (parse_reward({"function": functools.partial(length, level=n), "name": "length"}) for n in (1, 2))
+    assert identity_of(one) != identity_of(other)
 
 
 def has_lines(path: Path) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
-from rewardpool.files.ledger import BEFORE, GROUP
+from rewardpool.files.ledger import BEFORE, GROUP, PART
 
 MOST_OF_A_GROUP: Final = 512
 """Rows of one group that are compared with each other; pairs grow by the square."""
@@ -63,7 +63,7 @@ class Comparison:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Take in a row that carries the score from before."""
-        before, now = record.get(BEFORE), record["score"]
+        before, now = record.get(BEFORE), _now(record)
         self._rows += 1
         if before is None or now is None:
             self._gained += before is None and now is not None
@@ -91,6 +91,12 @@ class Comparison:
             same_order=sum(same for _, same, _ in counts),
             tied=sum(tied for _, _, tied in counts),
         )
+
+
+def _now(record: Mapping[str, Any]) -> float | None:
+    """Return the raw score of the compared part; that of a reward with one part, whatever it is called there."""
+    components: Mapping[str, float | None] = record.get("components", {})
+    return next(iter(components.values())) if len(components) == 1 else components.get(record[PART])
 
 
 def _order(group: list[tuple[float, float]]) -> tuple[int, int, int]:

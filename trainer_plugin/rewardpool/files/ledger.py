@@ -4,7 +4,7 @@ A ledger is a file of JSON lines, or the folder of them. A last line that a kill
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ _NEEDS: Final = ("at", "part", "prompt_hash", "response_hash", "score")
 _EPISODE: Final = ("prompt", "response", "turns", "ground_truth", "data_source", "extra_info")
 BEFORE: Final = "before"
 GROUP: Final = "group"
+PART: Final = "part"
 
 
 class LedgerRecords(Source):
@@ -27,6 +28,7 @@ class LedgerRecords(Source):
 
     Args:
         path: Of a ledger's file, or of its folder.
+        names: Of the parts of the reward that scores them; of several, one has the name of the compared part.
         part: The part whose scores are compared; None where the ledger has one alone.
         failed_only: Whether only the records without a score are rows.
 
@@ -34,11 +36,13 @@ class LedgerRecords(Source):
         ConfigError: There is no such file or folder, or the folder has no files.
     """
 
-    def __init__(self, path: Path, *, part: str | None = None, failed_only: bool = False) -> None:
+    def __init__(self, path: Path, *, names: Sequence[str], part: str | None = None, failed_only: bool = False) -> None:
         super().__init__(path, (), (RECORDS,))
+        self._names = names
         self._part = part
         self._failed_only = failed_only
-        self._files = _files(path)
+        # A job may still append to them: what it adds is no part of this.
+        self._files = {file: file.stat().st_size for file in _files(path)}
         self._parts: set[str] = set()
 
     def _raw(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -57,28 +61,31 @@ class LedgerRecords(Source):
             episode = Episode(**{name: row[name] for name in _EPISODE if row.get(name) is not None}, id=f"#{number}")
         except InvalidSampleError as error:
             raise FormError(error.problem) from None
-        carried = {BEFORE: row["score"], GROUP: row["prompt_hash"]}
+        carried = {BEFORE: row["score"], GROUP: row["prompt_hash"], PART: row["part"]}
         return FileRow(number=number, episodes={RESPONSE: episode}, carried=carried)
 
     def _place(self, number: int) -> str:
         return f"record {number}"
 
-    def _digest(self) -> str:
+    def digest(self) -> str:
+        """As `Source.digest`, and of what is compared."""
         digest = hashlib.sha256(f"{self._part} {self._failed_only}".encode())
-        for path in self._files:
+        for path, left in self._files.items():
             with path.open("rb") as file:
-                while block := file.read(BLOCK_BYTES):
+                while block := file.read(min(BLOCK_BYTES, left)):
                     digest.update(block)
+                    left -= len(block)
         return digest.hexdigest()
 
     def _empty(self) -> str:
         return "has no record without a score" if self._failed_only else "has no records"
 
     def _records(self) -> Iterator[tuple[Mapping[str, Any], str]]:
-        for path in self._files:
+        for path, left in self._files.items():
             with path.open("rb") as file:
                 for line, text in enumerate(file, start=1):
-                    if not text.endswith(b"\n"):
+                    left -= len(text)
+                    if left < 0 or not text.endswith(b"\n"):
                         break
                     yield _record(text, f"{path}, line {line}"), f"{path}, line {line}"
 
@@ -90,9 +97,17 @@ class LedgerRecords(Source):
             )
         if self._part not in (None, record["part"]) or (self._failed_only and record["score"] is not None):
             return False
+        if len(self._names) > 1 and record["part"] not in self._names:
+            raise ConfigError(
+                "reward",
+                f"has the parts {', '.join(self._names)} and none of the name {record['part']}, with whose scores the"
+                " ledger's are compared; name one so, or give a reward of one part",
+            )
         if "response" not in record:
             raise ConfigError(
-                place, "has hashes and no text, so that it cannot be scored again: set ledger.text to true for that"
+                place,
+                "has hashes and no text, so that it cannot be scored again: set ledger.text to true for that, and give"
+                " rows of which JSON can hold every value",
             )
         return True
 

@@ -17,7 +17,7 @@ import orjson
 
 from rewardpool.errors import SampleError
 from rewardpool.files.forms import CARRIED, RESPONSE, FileRow
-from rewardpool.files.ledger import BEFORE, GROUP
+from rewardpool.files.ledger import BEFORE, GROUP, PART
 from rewardpool.files.source import is_parquet, pyarrow_parquet
 from rewardpool.files.window import Outcomes
 from rewardpool.rewards.rating import Rating
@@ -40,7 +40,9 @@ def record_of(row: FileRow, outcomes: Outcomes) -> dict[str, Any]:
 def _outcome(outcome: Rating | SampleError) -> dict[str, Any]:
     if isinstance(outcome, SampleError):
         return {"score": None, **_failure(outcome)}
-    found: dict[str, Any] = {"score": outcome.total, "components": dict(outcome.components)}
+    # A penalty stands for a part's score in training alone.
+    score = outcome.total if outcome.error is None else None
+    found: dict[str, Any] = {"score": score, "components": dict(outcome.components)}
     if outcome.revisions:
         found["revisions"] = {pool: list(seen) for pool, seen in outcome.revisions.items()}
     if outcome.error is not None:
@@ -76,6 +78,8 @@ def write_output(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     made = path.with_name(f"{path.name}.part")
     try:
         write(made, iter(records))
+        with made.open("rb") as file:
+            os.fsync(file.fileno())
         os.replace(made, path)
     finally:
         made.unlink(missing_ok=True)
@@ -84,8 +88,6 @@ def write_output(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 def _write_lines(path: Path, records: Iterator[Mapping[str, Any]]) -> None:
     with path.open("wb") as file:
         file.writelines(orjson.dumps(record) + b"\n" for record in records)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _write_parquet(path: Path, records: Iterator[Mapping[str, Any]]) -> None:
@@ -105,7 +107,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record as columns: those of an answer of a pair have its name in front."""
     carried: dict[str, Any] = {name: str(record[name]) if name in record else None for name in CARRIED}
     if BEFORE in record:
-        carried = {BEFORE: record[BEFORE], GROUP: record[GROUP]}
+        carried = {name: record[name] for name in (BEFORE, GROUP, PART)}
     answers = {"": record} if "score" in record else {f"{role}_": record[role] for role in _roles(record)}
     return {"row": record["row"], **carried} | {
         f"{prefix}{name}": _cell(answer.get(name)) for prefix, answer in answers.items() for name in _FIELDS

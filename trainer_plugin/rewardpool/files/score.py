@@ -1,5 +1,6 @@
 """A whole file from its rows to its scores: checked, scored in a window, kept in the journal, written in order."""
 
+import functools
 import hashlib
 import json
 import os
@@ -100,13 +101,14 @@ def score_file(
             with _unless_empty(journal):
                 opened = open_reward()
                 _score(opened, source, checked, journal, window=window, show=show)
+                opened.flush_ledger()
                 ledger = opened.ledger
         seconds = time.monotonic() - began
-        if journal.done < checked.rows:
+        if journal.done < checked.rows or (before < checked.rows and source.digest() != checked.sha256):
             raise ConfigError(
                 str(source.path),
-                f"has {journal.done} rows, and had {checked.rows} when it was checked: it was changed while it was"
-                f" scored; give it back as it was, or delete {journal.path} to begin anew",
+                f"was changed while it was scored, so that scores may be those of other rows; delete {journal.path} to"
+                " begin anew",
             )
         counts = _Counts(each)
         write_output(out, map(counts.count, journal.in_order()))
@@ -149,9 +151,18 @@ def _settings(part: Part) -> dict[str, Any]:
     return dumped
 
 
-def _name(value: Any) -> str:
-    """What stands for a value that JSON has not: a function by its name, a path by its text."""
-    return f"{value.__module__}:{value.__qualname__}" if hasattr(value, "__qualname__") else str(value)
+def _name(value: Any) -> Any:
+    """What stands for a value that JSON has not, the same in every process: a function by its name, a path by its text.
+
+    An object that has no text of its own, or is called, stands for its type: its address is another one each time.
+    """
+    if isinstance(value, functools.partial):
+        return [_name(value.func), value.args, value.keywords]
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}:{value.__qualname__}"
+    kind = type(value)
+    has_text = not callable(value) and str(value) != object.__repr__(value)
+    return str(value) if has_text else f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _check_output(out: Path, journal: Path) -> None:

@@ -71,7 +71,7 @@ class Source(ABC):
             ConfigError: A row is of no accepted form, or of another one than the first; it names the row.
             OSError: It cannot be read.
         """
-        digest = self._digest()
+        digest = self.digest()
         form: Form | None = None
         rows = 0
         for number, row in self._raw(lambda number: True):
@@ -103,7 +103,8 @@ class Source(ABC):
     def _form(self, row: Mapping[str, Any]) -> Form:
         return form_of(row.keys(), ignore=self._ignore, forms=self._forms)
 
-    def _digest(self) -> str:
+    def digest(self) -> str:
+        """Return the SHA-256 of what is read of it. Raises OSError."""
         return _sha256(self.path)
 
     def _empty(self) -> str:
@@ -152,12 +153,23 @@ class Parquet(Source):
             raise ConfigError(str(self.path), f"is no Parquet file that can be read ({error})") from None
         number = 0
         with file:
-            for batch in file.iter_batches(batch_size=BATCH_ROWS):
+            batches = self._undamaged(file.iter_batches, BATCH_ROWS, at=0)
+            while (batch := self._undamaged(next, batches, None, at=number)) is not None:
                 mine = [wanted(number + place) for place in range(batch.num_rows)]
                 if any(mine):
-                    rows = batch.to_pylist()
+                    rows = self._undamaged(batch.to_pylist, at=number)
                     yield from ((number + place, row) for place, row in enumerate(rows) if mine[place])
                 number += batch.num_rows
+
+    def _undamaged(self, read: Callable[..., Any], *arguments: Any, at: int) -> Any:
+        """Return what pyarrow reads; each of its errors names the first row that may be damaged. Raises ConfigError."""
+        pyarrow = importlib.import_module("pyarrow")
+        try:
+            return read(*arguments)
+        except (pyarrow.ArrowException, ValueError, OverflowError, OSError) as error:
+            raise ConfigError(
+                f"{self.path}, {self._place(at)}", f"cannot be read ({error}); the file is damaged: write it anew"
+            ) from None
 
     def _place(self, number: int) -> str:
         return f"row {number}"

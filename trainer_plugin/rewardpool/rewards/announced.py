@@ -64,6 +64,10 @@ class AnnouncedReward:
         """As `OpenReward.ledger`."""
         return self._reward.ledger
 
+    def flush_ledger(self) -> None:
+        """As `OpenReward.flush_ledger`."""
+        self._reward.flush_ledger()
+
     def requests(self, *, members: int) -> Mapping[str, int]:
         """As `OpenReward.requests`."""
         return self._reward.requests(members=members)

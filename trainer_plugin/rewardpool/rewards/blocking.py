@@ -70,6 +70,10 @@ class BlockingReward(LoopThread[OpenReward]):
         """As `OpenReward.ledger`."""
         return self.opened.ledger
 
+    def flush_ledger(self) -> None:
+        """As `OpenReward.flush_ledger`."""
+        self.opened.flush_ledger()
+
     def requests(self, *, members: int) -> Mapping[str, int]:
         """As `OpenReward.requests`."""
         return self.opened.requests(members=members)

@@ -211,6 +211,11 @@ class CompositeReward:
         """What became of the ledger so far; None without one."""
         return None if self._ledger is None else self._ledger.report()
 
+    def flush_ledger(self) -> None:
+        """As `OpenReward.flush_ledger`."""
+        if self._ledger is not None:
+            self._ledger.flush()
+
     def requests(self, *, members: int) -> Mapping[str, int]:
         """As `OpenReward.requests`."""
         return requests_by_pool(self._asked, members)

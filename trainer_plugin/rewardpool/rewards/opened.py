@@ -45,6 +45,10 @@ class OpenReward(Protocol):
         """What became of the ledger so far; None where the config has none."""
         ...
 
+    def flush_ledger(self) -> None:
+        """Wait until the scores so far are in the ledger's files, 30 s at most; holds up the calling thread."""
+        ...
+
     def requests(self, *, members: int) -> Mapping[str, int]:
         """Return how many requests each pool gets for so many responses to one prompt: what `Pool.demand` announces.
 

@@ -27,6 +27,8 @@ MOST_WAITING: Final = 100_000
 """Entries that wait to be written; further ones are left out."""
 CLOSE_SECONDS: Final = 5.0
 """For what waits to be written at the end."""
+FLUSH_SECONDS: Final = 30.0
+"""For what waits to be written when a file is scored, of which the report is the last word."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,13 @@ class Ledger:
     def __init__(self, config: LedgerConfig) -> None:
         self._config = config
         self._waiting: deque[Entry] = deque()
-        self._stop = threading.Event()
+        self._changed = threading.Condition()
+        self._is_wanted = False
+        self._is_closing = False
+        self._is_over = False
+        self._begun = 0
+        self._ended = 0
+        """Of the writes that were begun."""
         self._stopped: str | None = None
         self._records = 0
         self._left_out = 0
@@ -84,6 +92,16 @@ class Ledger:
         """What became of it so far."""
         return LedgerReport(records=self._records, left_out=self._left_out, stopped=self._stopped)
 
+    def flush(self) -> None:
+        """Wait until what was added before is written, or the ledger has stopped; one that takes too long stops."""
+        with self._changed:
+            wanted = self._begun + 1  # a write that is under way may have left some of it
+            self._is_wanted = True
+            self._changed.notify_all()
+            is_written = self._changed.wait_for(lambda: self._is_over or self._ended >= wanted, FLUSH_SECONDS)
+        if not is_written:
+            self._end(_too_long(FLUSH_SECONDS))
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
@@ -92,17 +110,22 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Write what waits, and end."""
-        self._stop.set()
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
-            self._end(f"its folder takes longer than {CLOSE_SECONDS:g} s to be written to")
+            self._end(_too_long(CLOSE_SECONDS))
 
     def _run(self) -> None:
         try:
             is_over = False
             while not is_over:
-                is_over = self._stop.wait(WRITE_SECONDS)  # before what waits is taken: nothing comes afterwards
+                is_over = self._begin()  # before what waits is taken: nothing comes afterwards
                 self._write()
+                with self._changed:
+                    self._ended = self._begun
+                    self._changed.notify_all()
         except OSError as error:
             self._end(os.strerror(error.errno) if error.errno else str(error))
         except Exception as error:  # whatever it is, it is the ledger's alone
@@ -110,6 +133,17 @@ class Ledger:
             self._end(f"{type(error).__name__}: {error}")
         finally:
             self._files.close()
+            with self._changed:
+                self._is_over = True
+                self._changed.notify_all()
+
+    def _begin(self) -> bool:
+        """Wait for the next write, and return whether it is the last one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_wanted or self._is_closing, WRITE_SECONDS)
+            self._is_wanted = False
+            self._begun += 1
+            return self._is_closing
 
     def _write(self) -> None:
         while self._waiting and self._stopped is None:
@@ -163,6 +197,10 @@ class _Files:
             except FileExistsError:  # another ledger of this process, of the same second
                 continue
         self._end = 0
+
+
+def _too_long(seconds: float) -> str:
+    return f"its folder takes longer than {seconds:g} s to be written to"
 
 
 def _is_chosen(episode: Episode, share: float) -> bool:
