@@ -3,7 +3,10 @@
 import argparse
 import sys
 
-from rewardpool_worker.function_server import main
+# The mounted zip is found first, and its rewardpool_worker is the part that runs beside engines.
+sys.path[:] = [entry for entry in sys.path if not entry.endswith(".zip")]
+
+from rewardpool_worker.function_server import main  # noqa: E402 - from what is installed
 
 parser = argparse.ArgumentParser()
 for flag in ("--served-model-name", "--host", "--port"):
