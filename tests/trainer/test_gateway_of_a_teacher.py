@@ -205,3 +205,23 @@ async def test_a_student_with_another_vocabulary_is_refused_at_the_start(gateway
 def test_a_request_may_have_so_many_sequences() -> None:
     with pytest.raises(BadRequestError, match="prompt has 4097 sequences, and one request may have 4096"):
         parse_completions(json.dumps(completions(prompt=[[1, 2]] * 4097)).encode())
+
+
+def test_all_sequences_of_a_request_may_have_as_many_values_as_one() -> None:
+    with pytest.raises(BadRequestError, match=r"prompt has 100 sequences .* 4510000 values, .* at most 4194304: send"):
+        parse_completions(json.dumps(completions(prompt=[[1] * 1101] * 100, prompt_logprobs=40)).encode())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tokenizer": "org/model"}, "--tokenizer: is for a pool that scores, and .* is a Teacher"),
+        ({"with_parts": True}, "--with-parts: is for a pool that scores, and .* is a Teacher"),
+    ],
+)
+async def test_options_of_rewards_are_refused_for_a_teacher(
+    gateway: Opening, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        async with gateway(**settings):
+            pass

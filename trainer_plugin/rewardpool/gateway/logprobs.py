@@ -20,7 +20,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rewardpool_api.teacher_wire import BadRequestError, Question, Values, question, refuse_sampling, renamed
+from rewardpool_api.teacher_wire import (
+    MOST_VALUES,
+    BadRequestError,
+    Question,
+    Values,
+    question,
+    refuse_sampling,
+    renamed,
+)
 
 COMPLETIONS: Final = "/v1/completions"
 TOKENS: Final = "/inference/v1/generate"
@@ -81,6 +89,12 @@ def parse_completions(body: bytes) -> PromptLogprobs:
         question(one, top_k=top_k, path=f"prompt[{index}]: " if several else "prompt: ")
         for index, one in enumerate(prompt if several else [prompt])
     ]
+    # The bound of one sequence's is the teacher's to say.
+    if several and (values := sum(one.values for one in sequences)) > MOST_VALUES:
+        raise BadRequestError(
+            f"prompt has {len(sequences)} sequences with prompt_logprobs {top_k}, which are {values} values, and one"
+            f" request may have at most {MOST_VALUES}: send fewer sequences in each"
+        )
     return PromptLogprobs(sequences, _model(request), {"top_k": "prompt_logprobs", "input_ids": "prompt"})
 
 

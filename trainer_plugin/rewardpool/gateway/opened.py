@@ -10,6 +10,7 @@ from rewardpool.client.pool import Pool
 from rewardpool.config import RewardConfig
 from rewardpool.demand.bursts import Bursts
 from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.errors import ConfigError
 from rewardpool.rewards import Announcement, open_announced
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.vocabulary import check_vocabulary, digest_of
@@ -55,11 +56,14 @@ async def open_pool(
         path: In front of the fields' names in messages.
 
     Raises:
-        ConfigError: Fields are wrong, the reward cannot be made, or student and teacher have other vocabularies.
+        ConfigError: Fields are wrong, the reward cannot be made, `tokenizer` is given for a teacher, or student and
+            teacher have other vocabularies.
         PoolError: The pool cannot be used.
     """
     async with Pool.shared(RewardConfig.parse(spec, path=path)) as pool:
         if pool.endpoint.model_type == "Teacher":
+            if tokenizer is not None:
+                raise only_of_rewards("--tokenizer", pool.endpoint)
             vocabulary = None
             if policy_tokenizer is not None:
                 vocabulary = await asyncio.to_thread(digest_of, policy_tokenizer, field="--policy-tokenizer")
@@ -75,3 +79,8 @@ async def open_pool(
         part = {**spec} if tokenizer is None else {**spec, "tokenizer": tokenizer}
         async with open_announced(part, announcement, path=path) as reward:
             yield reward
+
+
+def only_of_rewards(option: str, endpoint: Endpoint) -> ConfigError:
+    """Return the error for an option that means nothing for a teacher."""
+    return ConfigError(option, f"is for a pool that scores, and {endpoint.pool} is a Teacher; leave it out")

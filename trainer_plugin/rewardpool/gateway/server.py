@@ -44,7 +44,7 @@ from rewardpool.gateway.logprobs import (
     parse_tokens,
     tokens_answer,
 )
-from rewardpool.gateway.opened import OpenTeacher
+from rewardpool.gateway.opened import OpenTeacher, only_of_rewards
 from rewardpool.gateway.run_code import FUNCTION, RunCode, run_code_answer, sandbox_error
 from rewardpool.gateway.run_code import PATH as RUN_CODE
 from rewardpool.gateway.running import DEADLINE_SECONDS
@@ -114,7 +114,8 @@ def gateway_app(
 ) -> web.Application:
     """The application; it opens the reward or teacher when it starts, and closes it after the last request.
 
-    Starting it raises what `opening` raises, and ConfigError where the reward needs groups, which the wire lacks.
+    Starting it raises what `opening` raises, and ConfigError where the reward needs groups, which the wire lacks, or
+    the settings are not for a teacher.
     """
     gateway = _Gateway(settings)
     app = web.Application(middlewares=[gateway.middleware], client_max_size=MAX_BODY_BYTES)
@@ -122,6 +123,8 @@ def gateway_app(
     async def opened(app: web.Application) -> AsyncIterator[None]:
         async with opening as reward:
             if isinstance(reward, OpenTeacher):
+                if settings.with_parts:
+                    raise only_of_rewards("--with-parts", reward.endpoint)
                 app[TEACHER] = reward
                 yield
                 return
