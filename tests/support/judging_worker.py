@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "crds"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workers"))
 
 import uvicorn
