@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.rooms import ROOMS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -19,20 +20,6 @@ PAGES = [
 FOLDERS = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != ".")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)(?:::(\w+))?`")
-ROOMS = (
-    "crds",
-    "runtime",
-    "page",
-    "workers",
-    "control",
-    "kube",
-    "operator",
-    "local",
-    "simulator",
-    "trainer_plugin",
-    "trainer",
-    "cli",
-)
 PYTHON_NAME = re.compile(r"(?:(?<=://)|(?<![\w./+=-]))(rewardpool(?:_\w+)?(?:\.[A-Za-z_]\w*)+)(?::(\w+))?(?![\w/-])")
 OTHER_NAMES = {"rewardpool.dev", "rewardpool.spec", "rewardpool.enabled", "rewardpool.rewardpool"}
 """The API's group, fields of the resource, a value of the chart: what begins like the package and is none of it."""

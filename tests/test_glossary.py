@@ -6,22 +6,9 @@ import tokenize
 from pathlib import Path
 
 import pytest
+from support.rooms import ROOMS
 
 ROOT = Path(__file__).parents[1]
-ROOMS = (
-    "crds",
-    "runtime",
-    "page",
-    "workers",
-    "control",
-    "kube",
-    "operator",
-    "local",
-    "simulator",
-    "trainer_plugin",
-    "trainer",
-    "cli",
-)
 GLOSSARY = ROOT / "docs" / "glossary.md"
 TABLE = "## Words that are not used"
 PAGES = [

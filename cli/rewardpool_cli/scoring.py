@@ -4,8 +4,9 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -99,9 +100,8 @@ def scored_file(spec: Mapping[str, Any], file: Path, out: Path, *, ignore: Colle
 def scored_source(
     spec: Mapping[str, Any],
     source: Source,
-    out: Path,
+    out: Path | None,
     *,
-    is_kept: bool = True,
     each: Callable[[Mapping[str, Any]], None] = lambda record: None,
 ) -> FileReport:
     """Score what a source has, as `scored_file`.
@@ -109,8 +109,7 @@ def scored_source(
     Args:
         spec: Fields of the reward.
         source: Has the rows.
-        out: Where the scores go.
-        is_kept: Whether that is a file of the user's, with which a repeated command goes on.
+        out: Where the scores go, with which a repeated command goes on; None where they are not kept.
         each: Receives every row's record in the end.
     """
     reward = LazyReward(spec, who=None)
@@ -125,12 +124,14 @@ def scored_source(
         screens.err.print(line, markup=False, soft_wrap=True)
 
     try:
-        with bar() if screens.err.is_terminal else nullcontext(Lines(write)) as show:
-            return score_file(opened, source, out, about=identity_of(reward.spec), show=show, each=each)
+        with ExitStack() as stack:
+            kept = out or Path(stack.enter_context(TemporaryDirectory()), "scores.jsonl")
+            with bar() if screens.err.is_terminal else nullcontext(Lines(write)) as show:
+                return score_file(opened, source, kept, about=identity_of(reward.spec), show=show, each=each)
     except ConfigError:
         raise  # the same command would be refused again
     except BaseException:
-        if is_kept and (journal := journal_of(out)).exists():
+        if out is not None and (journal := journal_of(out)).exists():
             write(f"what is scored is kept in {journal}; the same command goes on there")
         raise
     finally:

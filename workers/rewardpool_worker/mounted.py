@@ -23,12 +23,12 @@ API_MODULES: Final = ("__init__.py", "contract.py", "engines.py", "names.py", "t
 
 def worker_files() -> dict[str, str]:
     """Return what workers need, as a ConfigMap's `binaryData`."""
-    return {WORKER_ZIP: b64encode(_zip()).decode()}
+    return {WORKER_ZIP: _encoded(_zip())}
 
 
 def router_files() -> dict[str, str]:
     """Return what routers need, as a ConfigMap's `binaryData`."""
-    return {ROUTER_LAUNCHER: b64encode(_launcher()).decode()}
+    return {ROUTER_LAUNCHER: _encoded(_launcher())}
 
 
 def write_mounted_files(folder: Path) -> None:
@@ -78,6 +78,12 @@ def _zip() -> bytes:
             entry.create_system, entry.external_attr = 3, 0o100644 << 16
             archive.writestr(entry, content, ZIP_DEFLATED, 9)
     return made.getvalue()
+
+
+@cache
+def _encoded(data: bytes) -> str:
+    """The same text each time: an operator asks for it at every pass, and names the ConfigMap by its hash."""
+    return b64encode(data).decode()
 
 
 @cache

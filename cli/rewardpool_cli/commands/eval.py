@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -55,10 +53,7 @@ def eval(  # noqa: A001 - commands are named as they are typed
     spec = reward_spec(pool, namespace, reward, adapter=adapter, wait_seconds=wait_seconds, concurrency=concurrency)
     source = open_source(file, ignore=ignore or (), forms=PAIRS)
     accuracy = Accuracy()
-    with ExitStack() as stack:
-        is_kept = out is not None
-        kept = out or Path(stack.enter_context(TemporaryDirectory()), "scores.jsonl")
-        report = scored_source(spec, source, kept, is_kept=is_kept, each=accuracy.add)
+    report = scored_source(spec, source, out, each=accuracy.add)
     if output is Output.JSON:
         typer.echo(json.dumps(as_json(accuracy, report, out)))
     else:

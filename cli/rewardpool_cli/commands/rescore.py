@@ -2,9 +2,7 @@
 
 import dataclasses
 import json
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -61,9 +59,7 @@ def rescore(
     names = [one.name for one in parsed.parts]
     source = LedgerRecords(ledger, names=names, part=part, failed_only=failed_only)
     comparison = Comparison()
-    with ExitStack() as stack:
-        kept = out or Path(stack.enter_context(TemporaryDirectory()), "scores.jsonl")
-        report = scored_source(spec, source, kept, is_kept=out is not None, each=comparison.add)
+    report = scored_source(spec, source, out, each=comparison.add)
     agreement = comparison.agreement()
     if output is Output.JSON:
         typer.echo(json.dumps(as_json(agreement, report, out)))

@@ -12,9 +12,10 @@ import orjson
 
 from rewardpool.errors import ConfigError, InvalidSampleError
 from rewardpool.files.forms import RESPONSE, FileRow, Form, FormError
-from rewardpool.files.source import BLOCK_BYTES, Source
+from rewardpool.files.source import Source
 from rewardpool.rewards.episode import Episode
 
+BLOCK_BYTES: Final = 1 << 20
 RECORDS: Final = Form(name="records of a ledger", prompt="prompt", answers={RESPONSE: "response"})
 _NEEDS: Final = ("at", "part", "prompt_hash", "response_hash", "score")
 _EPISODE: Final = ("prompt", "response", "turns", "ground_truth", "data_source", "extra_info")
@@ -87,7 +88,8 @@ class LedgerRecords(Source):
                     left -= len(text)
                     if left < 0 or not text.endswith(b"\n"):
                         break
-                    yield _record(text, f"{path}, line {line}"), f"{path}, line {line}"
+                    place = f"{path}, line {line}"
+                    yield _record(text, place), place
 
     def _is_meant(self, record: Mapping[str, Any], place: str) -> bool:
         self._parts.add(record["part"])

@@ -19,7 +19,6 @@ from rewardpool.files.forms import FORMS, FileRow, Form, FormError, check_column
 JSON_LINES: Final = (".jsonl", ".ndjson")
 PARQUET: Final = ".parquet"
 MOST_LINE_BYTES: Final = 64 << 20
-BLOCK_BYTES: Final = 1 << 20
 BATCH_ROWS: Final = 256
 """Rows of a Parquet file that are in memory at a time."""
 
@@ -213,8 +212,5 @@ def is_parquet(path: Path, *, field: str) -> bool:
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -265,7 +265,7 @@ class _Pass:
             marks[name] = {names.ANNOTATION_DRAINING_SINCE: None, ANNOTATION_DELETION_COST: None}
         for name in plan.stop:
             marks[name] = {ANNOTATION_DELETION_COST: str(scale_down_order.COST_STOPPED)}
-        shrinks = any(self._shrinks(worker_set) for worker_set in plan.worker_sets)
+        shrinks = bool(plan.stop) and any(self._shrinks(worker_set) for worker_set in plan.worker_sets)
         for pod in self._objects.pods:
             name = pod["metadata"]["name"]
             wanted = marks.get(name, {})
