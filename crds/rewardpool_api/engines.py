@@ -3,11 +3,30 @@
 It needs the standard library alone: workers have it in stock images.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 EngineName = Literal["vllm", "sglang", "transformers", "python"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Arguments in `spec.engine.args`, or a variable in `spec.engine.env`; neither where an engine does so anyway."""
+
+    args: tuple[str, ...] = ()
+    env: tuple[str, str] | None = None
+
+    def __str__(self) -> str:
+        if self.env is None:
+            return f"{' '.join(self.args)} in spec.engine.args"
+        return f"{'='.join(self.env)} in spec.engine.env"
+
+    def is_in(self, args: Sequence[str], env: Mapping[str, str]) -> bool:
+        """Return whether an engine with these arguments and variables has it already."""
+        if self.env is not None:
+            return env.get(self.env[0]) == self.env[1]
+        return not self.args or f" {' '.join(self.args)} " in f" {' '.join(args).replace('=', ' ')} "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +46,36 @@ class Capabilities:
     """It serves float32 weights as float16 unless it is told a dtype."""
     reserved_tokens: int = 0
     """Tokens of its longest context that it keeps for writing, though a teacher is asked for none."""
+    no_prefix_cache: Setting = Setting()
+    """By which it computes every token anew."""
+    no_chunks: Setting = Setting()
+    """By which it computes no sequence in parts."""
+    batch_invariant: Setting
+    """By which a sample's numbers do not depend on the samples beside it."""
 
 
 FOR_MODELS: Final[Mapping[EngineName, Capabilities]] = {
-    "vllm": Capabilities(reserved_tokens=1),
-    "sglang": Capabilities(heads="last token", reserved_tokens=7),
+    "vllm": Capabilities(
+        reserved_tokens=1,
+        no_prefix_cache=Setting(("--no-enable-prefix-caching",)),
+        no_chunks=Setting(("--no-enable-chunked-prefill",)),
+        batch_invariant=Setting(env=("VLLM_BATCH_INVARIANT", "1")),
+    ),
+    "sglang": Capabilities(
+        heads="last token",
+        reserved_tokens=7,
+        no_prefix_cache=Setting(("--disable-radix-cache",)),
+        no_chunks=Setting(("--chunked-prefill-size", "-1")),
+        batch_invariant=Setting(("--enable-deterministic-inference",)),
+    ),
     "transformers": Capabilities(
-        generates=False, heads="none", adapters=False, sleeps=False, splits=False, halves_float32=False
+        generates=False,
+        heads="none",
+        adapters=False,
+        sleeps=False,
+        splits=False,
+        halves_float32=False,
+        batch_invariant=Setting(("--max-batch-samples", "1")),
     ),
 }
 """The engines that serve a model; `python` serves a function."""

@@ -13,8 +13,17 @@ from typing import Any
 import aiohttp
 
 from rewardpool_api import names
-from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError, InvalidResponseError, parse_answer
+from rewardpool_api.contract import (
+    CHAT_PATH,
+    SCORE_PATH,
+    CallerError,
+    InvalidResponseError,
+    parse_answer,
+    parse_object,
+    refusal_in,
+)
 from rewardpool_api.model import ModelType
+from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadAnswerError, Question, Values, parse_values
 from rewardpool_runtime.bounded import AnswerTooLargeError, read_text
 from rewardpool_runtime.untrusted import count_of, printable, without_secrets
 
@@ -113,9 +122,44 @@ async def score_text(
         NoScoreError: no answer came, or one that blames the worker; another attempt may bring a score.
         InvalidResponseError: the answer has no finite number.
     """
+    request = {"model": served_name, "input": text}
+    scores = await scores_of(session, worker_url, key, request, count=1)
+    return scores if isinstance(scores, CallerError) else scores[0]
+
+
+async def scores_of(
+    session: aiohttp.ClientSession,
+    worker_url: str,
+    key: str | None,
+    request: dict[str, Any],
+    *,
+    count: int,
+    timeout: aiohttp.ClientTimeout = SCORE_TIMEOUT,
+) -> list[float] | CallerError:
+    """Have a worker score the `count` samples of a request; otherwise as `score_text`."""
     caller = _Caller(session, worker_url.rstrip("/"), key)
-    scores = parse_answer(await caller.post(SCORE_PATH, {"model": served_name, "input": text}), count=1)
-    return replace(scores, message=caller.said(scores.message)) if isinstance(scores, CallerError) else scores[0]
+    scores = parse_answer(await caller.post(SCORE_PATH, request, timeout=timeout), count=count)
+    return replace(scores, message=caller.said(scores.message)) if isinstance(scores, CallerError) else scores
+
+
+async def logprobs_of(
+    session: aiohttp.ClientSession,
+    worker_url: str,
+    key: str | None,
+    asked: Question,
+    *,
+    timeout: aiohttp.ClientTimeout = SCORE_TIMEOUT,
+) -> Values | CallerError:
+    """Have a teacher's worker answer a question; raises what `score_text` does."""
+    caller = _Caller(session, worker_url.rstrip("/"), key)
+    most = asked.most_answer_bytes
+    answer = parse_object(await caller.post(LOGPROBS_PATH, asked.to_wire(), timeout=timeout, most_bytes=most))
+    if (refusal := refusal_in(answer)) is not None:
+        return replace(refusal, message=caller.said(refusal.message))
+    try:
+        return parse_values(answer, asked)
+    except BadAnswerError as error:
+        raise InvalidResponseError(str(error)) from None
 
 
 async def read_in_flight(session: aiohttp.ClientSession, worker_url: str, *, key: str | None) -> int | None:
@@ -190,8 +234,15 @@ class _Caller:
             raise NoScoreError(f"GET {path}: status {status}: {reason}")
         return answer
 
-    async def post(self, path: str, request: dict[str, Any]) -> str:
-        status, text, _ = await self.ask("POST", path, request, SCORE_TIMEOUT)
+    async def post(
+        self,
+        path: str,
+        request: dict[str, Any],
+        *,
+        timeout: aiohttp.ClientTimeout = SCORE_TIMEOUT,
+        most_bytes: int = MAX_ANSWER_BYTES,
+    ) -> str:
+        status, text, _ = await self.ask("POST", path, request, timeout, most_bytes=most_bytes)
         if status != 200:
             raise NoScoreError(f"POST {path}: status {status}: {self.said(text)}")
         return text
@@ -201,13 +252,19 @@ class _Caller:
         return without_secrets(words[:MAX_WORDS], [self._key])[:MAX_REASON]
 
     async def ask(
-        self, method: str, path: str, request: dict[str, Any] | None, timeout: aiohttp.ClientTimeout
+        self,
+        method: str,
+        path: str,
+        request: dict[str, Any] | None,
+        timeout: aiohttp.ClientTimeout,
+        *,
+        most_bytes: int = MAX_ANSWER_BYTES,
     ) -> tuple[int, str, dict[str, Any] | None]:
         try:
             async with self._session.request(
                 method, self._url + path, json=request, headers=self._headers, timeout=timeout
             ) as response:
-                text = await read_text(response, limit_bytes=MAX_ANSWER_BYTES)
+                text = await read_text(response, limit_bytes=most_bytes)
                 answer = _object(text)
                 return response.status, text, answer
         except TimeoutError:

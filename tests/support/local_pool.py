@@ -1,7 +1,7 @@
 """The state folder of a local pool, as discovery reads it, without processes; a test says where its URL leads."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from rewardpool_runtime.state_files import DEMANDS_DIR
 
 POOL = "rl/skywork"
 JOB = "grpo-7"
+REVISION = "5f1c0de5"
+"""As FakeWorker's."""
 
 
 def write_local_pool(
@@ -24,17 +26,32 @@ def write_local_pool(
     model_type: ModelType = "Discriminative",
     head: dict[str, Any] | None = None,
     revisions: Sequence[dict[str, Any]] = (),
+    engine: dict[str, Any] | None = None,
+    workers: Mapping[str, str] | None = None,
 ) -> Path:
-    """Make the folder of `POOL`, which serves that model and is ready to score at that URL, and return it."""
+    """Make the folder of `POOL`, which serves that model and is ready to score at that URL, and return it.
+
+    `workers` has the URL of each worker, by its name.
+    """
     folder = state_dir / POOL
     folder.mkdir(parents=True, exist_ok=True)
     namespace, _, name = POOL.partition("/")
     serving = {"type": "Serving", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     pool = {
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"model": {"source": source} | ({} if head is None else {"head": head})},
+        "spec": {
+            "model": {"source": source}
+            | ({} if model_type == "Function" else {"type": model_type})
+            | ({} if head is None else {"head": head}),
+            "engine": engine or {},
+        },
         "status": {
             "replicas": 1,
+            "currentRevision": REVISION,
+            "workers": [
+                {"name": worker, "url": its, "revision": REVISION, "phase": "Ready"}
+                for worker, its in (workers or {}).items()
+            ],
             "url": url,
             "model": {"type": model_type, "servedName": name, "revisions": list(revisions)},
             "conditions": [serving],

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Final
@@ -25,6 +26,7 @@ from rewardpool_cli.files import named, read_pool, read_text
 from rewardpool_cli.options import AsJson, Namespace, pools_here
 from rewardpool_cli.targets import Target, Where, locate, pool_here
 from rewardpool_cli.verification import Comparison, Tolerance, compare, served_dtype
+from rewardpool_cli.verification.determinism import Certificate
 from rewardpool_cli.verification.reference import NoReferenceError, Reference, scores_by_transformers
 from rewardpool_control.golden_set import GoldenSet, GoldenSetError, GoldenText, parse_golden_set
 
@@ -71,6 +73,14 @@ def verify(
             " REWARDPOOL_SERVER_PYTHON; on the texts of --golden, or on ten of its own.",
         ),
     ] = False,
+    determinism: Annotated[
+        bool,
+        typer.Option(
+            "--determinism",
+            help="Compare it with itself: whether numbers depend on batches, their order, cached prefixes, chunks or"
+            " the replica; also of teachers. On the texts of --golden, or on samples of its own.",
+        ),
+    ] = False,
     adapter: Annotated[
         str | None, typer.Option(help="Score by this one of spec.model.adapters, against --golden. Default: the base.")
     ] = None,
@@ -93,6 +103,11 @@ def verify(
     """
     pool = _meant(name, file, namespace)
     _check_adapter(pool, adapter, transformers=transformers)
+    if determinism:
+        if transformers:
+            raise RefusedError("--determinism compares the pool with itself: leave out --transformers")
+        _verify_determinism(pool, adapter, golden, max_abs_diff, as_json=as_json)
+        return
     texts = _texts(pool, golden, transformers=transformers)
     if transformers and pool.spec.model.trust_remote_code and not trust_remote_code:
         raise RefusedError(
@@ -120,6 +135,53 @@ def verify(
         screens.out.print(screen(comparison, pool=shown, reference=against, allowed=_words(tolerance, dtype)))
     if not comparison.holds:
         raise typer.Exit(FAILED)
+
+
+def _verify_determinism(
+    pool: RewardPool, adapter: str | None, golden: Path | None, max_abs_diff: float | None, *, as_json: bool
+) -> None:
+    from rewardpool_cli.verification.replicas import certified  # slow to import
+
+    is_teacher = pool.spec.model.type == "Teacher"
+    if not is_teacher:
+        _check_scores(pool)
+    elif golden is not None:
+        raise RefusedError("--golden has texts, and a teacher takes token ids: leave it out")
+    texts = None if golden is None else [item.text for item in _golden_set(golden).texts]
+    if texts is None and pool.spec.model.head is not None and pool.spec.model.head.step_token is not None:
+        raise RefusedError("the model scores texts that have its step token: give some by --golden FILE")
+    tolerance, dtype = _tolerance(pool, max_abs_diff)
+    certificate = asyncio.run(
+        certified(pool.key, adapter, texts, tolerance, progress=partial(_progress, unit="requests"))
+    )
+    if as_json:
+        head = {"pool": pool.key, "adapter": adapter, "dtype": dtype, "max_abs_diff_allowed": max_abs_diff}
+        typer.echo(json.dumps({**head, **certificate.as_json()}, indent=2))
+    else:
+        shown = f"{pool.key} by {adapter}" if adapter else pool.key
+        screens.out.print(certificate_screen(certificate, pool=shown, allowed=_words(tolerance, dtype)))
+    if not certificate.holds:
+        raise typer.Exit(FAILED)
+
+
+def certificate_screen(certificate: Certificate, *, pool: str, allowed: str) -> RenderableType:
+    """What came out, as a person reads it."""
+    summary = "holds" if certificate.holds else "does not hold"
+    lines = [
+        Text.assemble(f"{pool} against itself: ", (summary, "green" if certificate.holds else "red")),
+        Text(f"each sample compared with itself alone on {len(certificate.replicas)} replicas; allowed: {allowed}"),
+    ]
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    made.add_column("condition", no_wrap=True)
+    for title in ("largest difference", "off", "order flips"):
+        made.add_column(title, justify="right", no_wrap=True)
+    for finding in certificate.findings:
+        largest = "" if finding.max_abs_diff is None else f"{finding.max_abs_diff:.3g}"
+        off = f"{len(finding.off)} of {len(finding.pairs)}" if finding.pairs else "not measured"
+        flips = "" if not finding.ordered else f"{finding.flips} of {finding.ordered}"
+        made.add_row(finding.condition.in_words, largest, off, flips, style="" if finding.holds else "red")
+    mends = [Text(f"{number}. {mend}") for number, mend in enumerate(certificate.mends, start=1)]
+    return Group(*lines, Text(""), made, *([Text("")] if mends else []), *mends)
 
 
 def _meant(name: str | None, file: Path | None, namespace: str | None) -> RewardPool:
@@ -202,8 +264,7 @@ def _check_adapter(pool: RewardPool, adapter: str | None, *, transformers: bool)
 
 
 def _texts(pool: RewardPool, golden: Path | None, *, transformers: bool) -> GoldenSet:
-    if pool.spec.model.type != "Discriminative":
-        raise RefusedError(f"spec.model.type is {pool.spec.model.type}: verify compares scores of reward models")
+    _check_scores(pool)
     if transformers and pool.spec.model.head is not None:
         raise RefusedError(
             "--transformers reads one label, or what a head's own code says: for spec.model.head give --golden"
@@ -212,16 +273,28 @@ def _texts(pool: RewardPool, golden: Path | None, *, transformers: bool) -> Gold
         if not transformers:
             raise RefusedError("give --golden FILE, or --transformers, to say what the scores should be")
         return GoldenSet(texts=tuple(GoldenText(line=n, text=text) for n, text in enumerate(OWN_TEXTS, start=1)))
-    try:
-        texts = parse_golden_set(read_text(golden), most=MOST_TEXTS)
-    except GoldenSetError as error:
-        raise RefusedError(f"{named(golden)}: {error}") from None
+    texts = _golden_set(golden)
     lacking = [item.line for item in texts.texts if item.expected is None]
     if lacking and not transformers:
         raise RefusedError(
             f"{golden}: line {lacking[0]} has no score to compare with; write one, or add --transformers"
         )
     return texts
+
+
+def _check_scores(pool: RewardPool) -> None:
+    kind = pool.spec.model.type
+    if kind == "Teacher":
+        raise RefusedError("spec.model.type is Teacher, which gives no scores: give --determinism")
+    if kind != "Discriminative":
+        raise RefusedError(f"spec.model.type is {kind}: verify compares scores of reward models")
+
+
+def _golden_set(path: Path) -> GoldenSet:
+    try:
+        return parse_golden_set(read_text(path), most=MOST_TEXTS)
+    except GoldenSetError as error:
+        raise RefusedError(f"{named(path)}: {error}") from None
 
 
 def _tolerance(pool: RewardPool, max_abs_diff: float | None) -> tuple[Tolerance, str | None]:
@@ -291,7 +364,7 @@ async def live_scores(
 
 
 @contextmanager
-def _progress(what: str, total: int) -> Iterator[OnProgress]:
+def _progress(what: str, total: int, unit: str = "texts") -> Iterator[OnProgress]:
     """A bar on a terminal; a line now and then elsewhere."""
     if not screens.err.is_terminal:
         since = monotonic()
@@ -300,9 +373,9 @@ def _progress(what: str, total: int) -> Iterator[OnProgress]:
             nonlocal since
             if monotonic() - since >= LINE_SECONDS:
                 since = monotonic()
-                screens.err.print(f"{what}: {count} of {total} texts", markup=False)
+                screens.err.print(f"{what}: {count} of {total} {unit}", markup=False)
 
-        screens.err.print(f"{what} scores {total} texts", markup=False)
+        screens.err.print(f"{what}: {total} {unit}", markup=False)
         yield line
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

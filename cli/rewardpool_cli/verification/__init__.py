@@ -1,6 +1,7 @@
 """A live pool's scores against those that the model should give: what is compared, and by which tolerance; pure.
 
-`reference.py` gets the scores of transformers; `rewardpool verify` (`cli/verify.py`) puts both together.
+`reference.py` gets the scores of transformers; `rewardpool verify` (`commands/verify.py`) puts both together.
+`determinism.py` compares a pool with itself, by what `replicas.py` has each replica answer.
 """
 
 import math

@@ -6,6 +6,7 @@ the launcher sees to.
 """
 
 from rewardpool_api import RewardPoolSpec, names
+from rewardpool_api.engines import FOR_MODELS
 from rewardpool_worker.engines.launch import (
     Launch,
     LaunchTarget,
@@ -34,7 +35,7 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
         argv += ["--is-embedding"]
     elif spec.model.type == "Teacher":
         # Behind a prefix of the cache the numbers are others: in bfloat16 by up to 0.18.
-        argv += ["--disable-radix-cache"]
+        argv += FOR_MODELS["sglang"].no_prefix_cache.args
     argv += trust_flags(spec)
     if engine.max_model_len is not None:
         argv += ["--context-length", str(engine.max_model_len)]

@@ -7,6 +7,7 @@ A worker extension has the checkpoint loaded whole, see `whole_checkpoint`.
 """
 
 from rewardpool_api import RewardPoolSpec, names
+from rewardpool_api.engines import FOR_MODELS
 from rewardpool_worker.engines.launch import (
     Launch,
     LaunchTarget,
@@ -73,4 +74,4 @@ def _teacher_flags(spec: RewardPoolSpec) -> list[str]:
     """
     flags = ["--runner", "generate", "--worker-extension-cls", WHOLE_CHECKPOINT]
     flags += ["--max-logprobs", str(spec.model.most_top_k), "--logprobs-mode", "raw_logprobs"]
-    return [*flags, "--no-enable-prefix-caching", "--max-num-batched-tokens", str(TEACHER_CHUNK)]
+    return [*flags, *FOR_MODELS["vllm"].no_prefix_cache.args, "--max-num-batched-tokens", str(TEACHER_CHUNK)]

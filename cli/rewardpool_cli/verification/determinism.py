@@ -1,0 +1,400 @@
+"""Whether a pool's numbers depend on how they are asked for: what is sent, and what follows from the answers; pure.
+
+Every replica is asked for the same samples, alone and in each condition. A score is one number of a sample, and a
+teacher's answer has several of each token.
+
+The first half of the samples is sent alone before it is in a batch, and the second half the other way round: a batch
+and its parts are so compared without a cached prefix too. Long samples are first sent all at once, since an engine
+computes in chunks only what it has not cached.
+"""
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+from typing import Any, Final
+
+from rewardpool_api import RewardPoolSpec
+from rewardpool_api.engines import FOR_MODELS, Setting
+from rewardpool_cli.verification import Tolerance
+
+GROUPS, MEMBERS = 4, 8
+"""Samples that begin alike, as the responses to one prompt do."""
+PROMPT_TOKENS: Final = 160
+"""More than a block of any engine's prefix cache, which is up to 128 tokens."""
+RESPONSE_TOKENS: Final = (16, 96)
+TOKENS: Final = range(10, 250)
+"""Token ids that every vocabulary has, and none of which is special in most."""
+LONG_TOKENS: Final = 10_240
+"""Of all long samples together: more than engines compute in one step, by default 2,048 to 8,192."""
+LONGEST: Final = 2048
+MOST_LONG: Final = 40
+MOST_TEXTS: Final = 64
+"""Of a file."""
+BATCH: Final = 16
+"""Samples of a request, as a trainer sends them."""
+SPLIT: Final = 4
+"""Samples of a request of another order."""
+
+Sample = str | tuple[int, ...]
+"""A text, or token ids."""
+Answer = tuple[float, ...] | str
+"""Numbers of a sample, or why there are none."""
+
+
+class Condition(StrEnum):
+    """How samples are sent; each but ALONE is compared with it."""
+
+    ALONE = "alone"
+    CACHED = "cached"
+    BATCHED = "batched"
+    REORDERED = "reordered"
+    CHUNKED = "chunked"
+    REPLICAS = "replicas"
+
+    @property
+    def in_words(self) -> str:
+        """What a person reads."""
+        return _WORDS[self]
+
+
+_WORDS: Final = {
+    Condition.ALONE: "alone",
+    Condition.CACHED: "after a cache hit",
+    Condition.BATCHED: "in batches",
+    Condition.REORDERED: "in other orders",
+    Condition.CHUNKED: "long, all at once",
+    Condition.REPLICAS: "on every replica",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """What is sent."""
+
+    items: tuple[Sample, ...]
+    groups: tuple[range, ...]
+    """Positions of those whose order matters to a trainer."""
+    long: range = range(0)
+    """Positions of long ones, in no group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Requests of one condition, each with positions of its samples; the next step begins when all are answered."""
+
+    condition: Condition
+    requests: tuple[tuple[int, ...], ...]
+    at_once: bool
+
+
+def own_samples(seed: int, *, most_tokens: int | None, chunks: bool) -> Samples:
+    """Make groups of samples that begin alike, and long ones, of token ids that nothing has cached.
+
+    Args:
+        seed: Another one makes others.
+        most_tokens: Of a sample; None where that is not known.
+        chunks: Whether the engine computes long samples in parts; without, there are none.
+    """
+    chance = random.Random(seed)  # noqa: S311 - token ids are no secrets
+    limit = max(2, min(most_tokens or LONGEST // 2, LONGEST))
+
+    def drawn(count: int) -> tuple[int, ...]:
+        return tuple(chance.choices(TOKENS, k=count))
+
+    items: list[Sample] = []
+    for _ in range(GROUPS):
+        prompt = drawn(min(PROMPT_TOKENS, limit // 2))
+        low, high = (min(each, limit - len(prompt)) for each in RESPONSE_TOKENS)
+        items += [prompt + drawn(chance.randint(low, high)) for _ in range(MEMBERS)]
+    short = len(items)
+    least = limit - limit // 4  # of many lengths: a step of the engine is a multiple of some, which it would not split
+    count = min(MOST_LONG, math.ceil(LONG_TOKENS / least)) if chunks else 0
+    items += [drawn(chance.randint(least, limit)) for _ in range(count)]
+    groups = tuple(range(first, first + MEMBERS) for first in range(0, short, MEMBERS))
+    return Samples(items=tuple(items), groups=groups, long=range(short, len(items)))
+
+
+def samples_of(texts: Sequence[str]) -> Samples:
+    """Make one group of the first MOST_TEXTS texts."""
+    items = tuple(texts[:MOST_TEXTS])
+    return Samples(items=items, groups=(range(len(items)),))
+
+
+def plan(samples: Samples, *, together: bool, seed: int) -> tuple[Step, ...]:
+    """Return what a replica is asked, in this order.
+
+    Args:
+        samples: Of which.
+        together: Whether a request may have several samples; else they are asked at once.
+        seed: Of one of the orders.
+    """
+    short = [*range(len(samples.items) - len(samples.long))]
+    first, second = short[: len(short) // 2], short[len(short) // 2 :]
+    shuffled = random.Random(seed).sample(short, k=len(short))  # noqa: S311 - nor is an order
+
+    def batches(condition: Condition, positions: Sequence[int], size: int) -> Step:
+        size = size if together else 1
+        requests = tuple(tuple(positions[at : at + size]) for at in range(0, len(positions), size))
+        return Step(condition=condition, requests=requests, at_once=True)
+
+    def singly(condition: Condition, positions: Iterable[int]) -> Step:
+        return Step(condition=condition, requests=tuple((at,) for at in positions), at_once=False)
+
+    steps = [
+        singly(Condition.ALONE, first),
+        singly(Condition.CACHED, first),
+        batches(Condition.BATCHED, second, BATCH),
+        singly(Condition.ALONE, second),
+        singly(Condition.CACHED, second),
+        batches(Condition.BATCHED, short, BATCH),
+        batches(Condition.REORDERED, short[::-1], BATCH),
+        batches(Condition.REORDERED, shuffled, SPLIT),
+        batches(Condition.CHUNKED, samples.long, 1),
+        singly(Condition.ALONE, samples.long),
+    ]
+    return tuple(step for step in steps if step.requests)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one replica answered, a mapping from position to answer for each step."""
+
+    replica: str
+    answers: tuple[Mapping[int, Answer], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One sample in one condition on one replica, and alone."""
+
+    replica: str
+    sample: int
+    difference: float
+    """The largest absolute one of its numbers; infinite where one of both has no numbers."""
+    holds: bool
+    problem: str | None = None
+    """Why there are no numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One condition."""
+
+    condition: Condition
+    pairs: tuple[Pair, ...]
+    """Empty where it was not measured."""
+    ordered: int | None
+    """Pairs of samples of one group that alone have different scores; None of teachers."""
+    flips: int | None
+    """Of those, the ones whose order is the other way round in this condition."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether all numbers are those that the sample has alone."""
+        return all(pair.holds for pair in self.pairs)
+
+    @property
+    def off(self) -> tuple[Pair, ...]:
+        """Samples with other numbers than alone, or none; the furthest off first."""
+        return tuple(sorted((pair for pair in self.pairs if not pair.holds), key=lambda pair: -pair.difference))
+
+    @property
+    def max_abs_diff(self) -> float | None:
+        """The largest difference of those that have numbers; None where none has."""
+        return max((pair.difference for pair in self.pairs if pair.problem is None), default=None)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        by_replica: dict[str, list[Pair]] = {}
+        for pair in self.pairs:
+            by_replica.setdefault(pair.replica, []).append(pair)
+        return {
+            "condition": self.condition,
+            "measured": bool(self.pairs),
+            "holds": self.holds,
+            "compared": len(self.pairs),
+            "off": len(self.off),
+            "max_abs_diff": self.max_abs_diff,
+            "pairs": self.ordered,
+            "order_flips": self.flips,
+            "replicas": {
+                replica: {
+                    "max_abs_diff": max((pair.difference for pair in pairs if pair.problem is None), default=None),
+                    "off": sum(not pair.holds for pair in pairs),
+                    "problem": next((pair.problem for pair in pairs if pair.problem is not None), None),
+                }
+                for replica, pairs in by_replica.items()
+            },
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """Whether the numbers of a pool depend on how they are asked for."""
+
+    replicas: tuple[str, ...]
+    reference: str
+    """The replica that most others agree with."""
+    findings: tuple[Finding, ...]
+    mends: tuple[str, ...]
+    """What to do, the first one first; empty where it holds."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether no condition changes a number beyond the bound."""
+        return all(finding.holds for finding in self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        return {
+            "holds": self.holds,
+            "replicas": self.replicas,
+            "reference": self.reference,
+            "conditions": [finding.as_json() for finding in self.findings],
+            "mends": self.mends,
+        }
+
+
+def certify(
+    samples: Samples,
+    steps: Sequence[Step],
+    measured: Sequence[Measured],
+    tolerance: Tolerance,
+    spec: RewardPoolSpec,
+) -> Certificate:
+    """Compare what replicas answered.
+
+    Args:
+        samples: What was sent.
+        steps: In which way.
+        measured: By replica, at least one.
+        tolerance: What may differ.
+        spec: Says what would mend it.
+    """
+    alone = {
+        one.replica: {
+            position: answer
+            for step, answers in zip(steps, one.answers, strict=True)
+            if step.condition is Condition.ALONE
+            for position, answer in answers.items()
+        }
+        for one in measured
+    }
+    reference = _reference(alone, tolerance)
+    findings = []
+    compared: list[tuple[str, Mapping[int, Answer], Mapping[int, Answer]]]
+    for condition in Condition:
+        if condition is Condition.ALONE:
+            continue
+        if condition is Condition.REPLICAS:
+            compared = [(name, answers, alone[reference]) for name, answers in alone.items() if name != reference]
+        else:
+            compared = [
+                (one.replica, answers, alone[one.replica])
+                for one in measured
+                for step, answers in zip(steps, one.answers, strict=True)
+                if step.condition is condition
+            ]
+        pairs = [
+            _pair(name, position, answers[position], base[position], tolerance)
+            for name, answers, base in compared
+            for position in sorted(answers)
+        ]
+        counts = [_flips(samples.groups, answers, base) for _, answers, base in compared]
+        is_teacher = spec.model.type == "Teacher"
+        findings.append(
+            Finding(
+                condition=condition,
+                pairs=tuple(pairs),
+                ordered=None if is_teacher else sum(ordered for ordered, _ in counts),
+                flips=None if is_teacher else sum(flips for _, flips in counts),
+            )
+        )
+    return Certificate(
+        replicas=tuple(alone), reference=reference, findings=tuple(findings), mends=_mends(findings, reference, spec)
+    )
+
+
+def _pair(replica: str, sample: int, answer: Answer, alone: Answer, tolerance: Tolerance) -> Pair:
+    if isinstance(answer, str) or isinstance(alone, str):
+        problem = answer if isinstance(answer, str) else str(alone)
+        return Pair(replica=replica, sample=sample, difference=math.inf, holds=False, problem=problem)
+    if len(answer) != len(alone):
+        problem = f"{len(answer)} numbers, and alone {len(alone)}"
+        return Pair(replica=replica, sample=sample, difference=math.inf, holds=False, problem=problem)
+    numbers = [(float(one), float(other)) for one, other in zip(answer, alone, strict=True)]
+    return Pair(
+        replica=replica,
+        sample=sample,
+        difference=max((abs(one - other) for one, other in numbers), default=0.0),
+        holds=all(abs(one - other) <= tolerance.at(other) for one, other in numbers),
+    )
+
+
+def _reference(alone: Mapping[str, Mapping[int, Answer]], tolerance: Tolerance) -> str:
+    """The replica that most others agree with; of equals, the first."""
+
+    def agreeing(name: str) -> int:
+        return sum(
+            all(_pair(other, at, answers[at], alone[name][at], tolerance).holds for at in answers)
+            for other, answers in alone.items()
+        )
+
+    return max(alone, key=agreeing)
+
+
+def _flips(groups: Sequence[range], answers: Mapping[int, Answer], alone: Mapping[int, Answer]) -> tuple[int, int]:
+    """Pairs within groups that differ alone, and those of them whose order is the other way round in the answers."""
+    ordered = flips = 0
+    for group in groups:
+        scores = []
+        for at in group:
+            now, before = answers.get(at, ""), alone[at]
+            if not isinstance(now, str) and not isinstance(before, str):
+                scores.append((now[0], before[0]))
+        for (one, one_alone), (other, other_alone) in combinations(scores, 2):
+            ordered += one_alone != other_alone
+            flips += (one - other) * (one_alone - other_alone) < 0
+    return ordered, flips
+
+
+def _mends(findings: Iterable[Finding], reference: str, spec: RewardPoolSpec) -> tuple[str, ...]:
+    """What would mend it; of what a replica does by itself the likeliest cause alone, since others follow from it."""
+    silent: dict[str, str] = {}
+    broken: set[Condition] = set()
+    odd: set[str] = set()
+    for finding in findings:
+        for pair in finding.off:
+            if pair.problem is not None:
+                silent.setdefault(pair.replica, pair.problem)
+            elif finding.condition is Condition.REPLICAS:
+                odd.add(pair.replica)
+            else:
+                broken.add(finding.condition)
+    mends = [f"{replica} does not answer: {problem}" for replica, problem in silent.items()]
+    if broken:
+        mends.append(_setting(broken, spec))
+    if odd:
+        mends.append(
+            f"{', '.join(sorted(odd))} and {reference} have other numbers: start the odd one anew; if it stays so, give"
+            " all of them the same GPU, driver, image and spec.engine"
+        )
+    return tuple(mends)
+
+
+def _setting(broken: set[Condition], spec: RewardPoolSpec) -> str:
+    engine = spec.engine
+    can = FOR_MODELS[engine.name]
+    candidates: list[Setting] = []
+    if Condition.CACHED in broken and spec.model.type != "Teacher":  # whose engines keep no prefixes anyway
+        candidates.append(can.no_prefix_cache)
+    if broken == {Condition.CHUNKED}:
+        candidates.append(can.no_chunks)
+    candidates.append(can.batch_invariant)
+    for setting in candidates:
+        if not setting.is_in(engine.args, engine.variables):
+            return f"set {setting}, and verify again"
+    return f"{engine.name} has no further setting against it: use another engine, or allow more by --max-abs-diff"
