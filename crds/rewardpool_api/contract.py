@@ -25,7 +25,8 @@ An answer says whose it is: `request_id` repeats the request's header `x-correla
 the worker that answered, and `tokenizer` the digest of its model's tokenizer and chat template. Both routers forward
 that header, and the answer's body as it is; of a request's fields sglang-router keeps none in which an id could travel
 on both routes, and some gateways write `x-request-id` anew. So an answer that something between trainer and worker
-sends to the wrong request is noticed, and so is a model that read other words than those that were sent.
+sends to the wrong request is noticed, and so is a model that read other words than those that were sent. Its `worker`
+is an object that decides nothing: `name`, `seconds` of work on the request, and `ready_seconds` since its first score.
 
 During a rollout workers of two revisions answer. A request that only one of them may answer says so in the same header:
 `ID;revision=REVISION`. A worker of another one scores nothing and answers with the error `other_revision`, with status
@@ -120,11 +121,22 @@ class Echo(NamedTuple):
         return self.request_id if self.revision is None else f"{self.request_id}{WANTED_REVISION}{self.revision}"
 
 
+class Worker(NamedTuple):
+    """The worker that answered; None is what it does not say."""
+
+    name: str | None = None
+    seconds: float | None = None
+    """Of its work on the request; what a function's call waited for a place is not in it."""
+    ready_seconds: float | None = None
+    """Since it was ready to score."""
+
+
 class Signature(NamedTuple):
     """Whose an answer is; None is what a server does not say."""
 
     revision: str | None
     tokenizer: str | None
+    worker: Worker = Worker()
 
 
 class OtherRevisionError(ValueError):
@@ -232,12 +244,24 @@ def signature_in(answer: dict[str, Any], echo: Echo) -> Signature:
         raise InvalidResponseError(f"the answer's revision is {revision!r:.80}, not that of a worker")
     if not (tokenizer is None or isinstance(tokenizer, str)):
         raise InvalidResponseError(f"the answer's tokenizer is {tokenizer!r:.80}, not a digest")
-    signature = Signature(revision, tokenizer)
+    signature = Signature(revision, tokenizer, _worker(answer.get("worker")))
     if echo.revision is not None and revision != echo.revision:
         raise OtherRevisionError(echo.revision, revision)
     if echo.tokenizer is not None and tokenizer is not None and tokenizer != echo.tokenizer:
         raise OtherTokenizerError(signature)
     return signature
+
+
+def _worker(said: object) -> Worker:
+    """Read what an answer says of its worker; that is for people, so what cannot be read is left out."""
+    if not isinstance(said, dict):
+        return Worker()
+    name, seconds, ready = said.get("name"), _finite(said.get("seconds")), _finite(said.get("ready_seconds"))
+    return Worker(
+        name if isinstance(name, str) else None,
+        None if seconds is None else max(0.0, seconds),
+        None if ready is None else max(0.0, ready),
+    )
 
 
 def scores_in(answer: dict[str, Any], *, count: int, adapter: str | None = None) -> list[float] | CallerError:

@@ -135,6 +135,8 @@ PINS_FILE: Final = "pins.json"
 """Entry of a ConfigMap of its own: revision of workers -> commit of the model."""
 ENV_REVISION: Final = "REWARDPOOL_REVISION"
 """Tells a worker which revision it is of: answers name it, and a download finds its pin by it."""
+ENV_WORKER: Final = "REWARDPOOL_WORKER"
+"""The name by which a worker's answers name it; without it that is the machine's, which is a pod's own."""
 ROUTER_LIMIT: Final = "spec.router.requestTimeoutSeconds"
 """What decides how long a router waits for a worker's answer."""
 SandboxNetwork = Literal["Pod", "None"]

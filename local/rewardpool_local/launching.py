@@ -69,7 +69,7 @@ class Launcher:
         if not is_function(pool.spec.model.source):
             port.lend()
         # A revision is the hash of how a worker is started, so it cannot be part of that.
-        env = {**launch.env, **gpus, names.ENV_REVISION: revision_of(pool)}
+        env = {**launch.env, **gpus, names.ENV_REVISION: revision_of(pool), names.ENV_WORKER: name}
         return Command(
             argv=launch.argv, env=env, url=f"http://{HOST}:{port.number}", ports=(port,), originals=originals
         )

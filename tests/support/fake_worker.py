@@ -85,6 +85,7 @@ class FakeWorker:
         self._afterwards = afterwards or right
         self.revision = revision
         self.tokenizer: str | None = None
+        self.name: str | None = None
         self._script = list(script)
         self.url = ""
         self.requests: list[dict[str, Any]] = []
@@ -131,8 +132,9 @@ class FakeWorker:
             content = json.loads(answer.text or "")
         except ValueError:
             return answer
-        said = {"request_id": request.headers.get(REQUEST_ID_HEADER), "revision": self.revision}
+        said: dict[str, Any] = {"request_id": request.headers.get(REQUEST_ID_HEADER), "revision": self.revision}
         said |= {} if self.tokenizer is None else {"tokenizer": self.tokenizer}
+        said |= {} if self.name is None else {"worker": {"name": self.name}}
         return web.json_response({**said, **content}) if isinstance(content, dict) else answer
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from rewardpool.rewards import Episode, Rating
+from rewardpool.score_waits import ScoreWaits
 
 
 class RatesSingle:
@@ -11,6 +12,9 @@ class RatesSingle:
 
     needs_group = False
     moments = None
+
+    def record_waits(self, waits: ScoreWaits) -> None:
+        """It has no pools."""
 
     def submit_group(self, episodes: Sequence[Episode]) -> Future[list[Rating]]:
         raise AssertionError("nobody rates groups here")

@@ -99,6 +99,20 @@ class FakeTrainer:
         """Do nothing."""
 
 
+async def test_the_share_of_a_step_that_is_waited_for_scores_is_logged_from_the_second_call_on() -> None:
+    trainer = FakeTrainer()
+    logged: list[dict[str, float]] = []
+    trainer.log_metric = lambda name, value: logged[-1].update({name: value})  # type: ignore[method-assign]
+    reward = rewardpool.trl.reward(RULE)
+    for _ in range(2):
+        logged.append({})
+        await reward(**ROWS, ground_truth=["4", "4"], trainer_state=object(), log_metric=trainer.log_metric)
+    reward.close()
+    first, second = ({name for name in one if "score_wait" in name} for one in logged)
+    assert (first, len(second)) == (set(), 6)
+    assert 0 < logged[1]["rule/score_wait/share"] <= 1
+
+
 def gives_none(ratings: list[Rating]) -> list[float | None]:
     return [None] * len(ratings)
 

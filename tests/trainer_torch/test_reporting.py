@@ -3,15 +3,17 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from rewardpool.score_waits import ScoreWait
 from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.reporting import reporting
 
 
 def record(step: int, **changes: Any) -> StepRecord:
     figures = {name: float(step) for name in StepRecord.__dataclass_fields__} | {"step": step, "unscored": 0}
-    return StepRecord(**(figures | {"components": {}} | changes))
+    return StepRecord(**(figures | {"components": {}, "score_wait": ScoreWait()} | changes))
 
 
 def steps_in(path: Path) -> list[int]:
@@ -37,6 +39,17 @@ def test_the_parts_of_a_reward_have_curves_of_their_own(tmp_path: Path) -> None:
         on_step(record(1, components={"right": 0.5, "wording": math.nan}))
     assert json.loads((tmp_path / "metrics.jsonl").read_text())["components"] == {"right": 0.5, "wording": None}
     assert curve(tmp_path, "reward/reward_right") == [(1, 0.5)]
+
+
+def test_the_share_of_waiting_for_scores_and_its_parts_are_in_the_line_the_file_and_the_curves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with reporting(tmp_path, steps=1, tensorboard=True) as on_step:
+        on_step(record(1, score_wait=ScoreWait(share=0.5, queueing=0.375, serving=0.125)))
+    written = json.loads((tmp_path / "metrics.jsonl").read_text())["score_wait"]
+    assert (written["share"], written["queueing"], written["serving"]) == (0.5, 0.375, 0.125)
+    assert curve(tmp_path, "score_wait/score_wait_queueing") == [(1, 0.375)]
+    assert "50% for nothing but scores, most of it queueing" in capsys.readouterr().err
 
 
 def test_a_resumed_job_goes_on_in_the_same_files(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, ScoreError
 from rewardpool.rewards import BlockingReward, Episode, Rating
+from rewardpool.score_waits import ScoreWait
 from rewardpool_train.actor.data import Rollout
 from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.records import StepRecord
@@ -376,6 +377,7 @@ def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> N
             scored=scored,
             components={},
             step_seconds=4.0,
+            score_wait=ScoreWait(),
             **empty,
             **seconds,
         )

@@ -91,6 +91,7 @@ def test_a_functions_score_says_whose_it_is(start: Start) -> None:
     with urlopen(Request(f"{server.url}/v1/embeddings", body, headers), timeout=30) as reply:
         answer = json.load(reply)
     assert (answer["request_id"], answer["revision"]) == ("r-1", "5f1c")
+    assert answer["worker"].keys() == {"name", "seconds", "ready_seconds"}
 
 
 @pytest.mark.parametrize(

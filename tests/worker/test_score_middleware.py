@@ -14,6 +14,7 @@ from support.asgi import ask
 
 from rewardpool_api import names
 from rewardpool_api.contract import ANY_MODEL, CHAT_PATH, CallerError, parse_answer
+from rewardpool_api.names import ENV_WORKER
 from rewardpool_worker.engine_side.middleware.checkpoint import Checkpoint
 from rewardpool_worker.engine_side.middleware.complaints import parse_too_long
 from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError
@@ -833,6 +834,22 @@ async def test_a_request_for_another_revision_is_refused_before_the_engine_is_as
     assert scored["data"][0]["embedding"] == [-1.5]
 
 
+async def test_an_answer_says_which_worker_worked_on_it_for_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENV_WORKER, "skywork-0")
+    clock = Clock()
+
+    class SlowEngine(FakeEngine):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            clock.seconds += 2.0 * (scope["path"] == "/classify")
+            await super().__call__(scope, receive, send)
+
+    app = worker(SlowEngine(classify=(200, classification(-1.5))), clock=clock)
+    await ask_named(app, "/v1/embeddings", {"model": "rm", "input": "hello"})
+    clock.seconds += 7.0
+    answer = await ask_named(app, "/v1/embeddings", {"model": "rm", "input": "hello"})
+    assert answer["worker"] == {"name": "skywork-0", "seconds": 2.0, "ready_seconds": 9.0}
+
+
 @pytest.mark.parametrize("given", ["hello", 17], ids=["a score", "an error"])
 async def test_an_answer_repeats_the_requests_id_and_names_the_revision(given: Any) -> None:
     app = worker(FakeEngine(classify=(200, classification(-1.5))), revision="5f1c")
@@ -851,4 +868,4 @@ async def test_words_of_a_judge_say_whose_they_are() -> None:
     engine.content_type = b"application/json"
     app = worker(engine, revision="5f1c", model_type="Generative")
     answer = await ask_named(app, "/v1/chat/completions", {"model": "rm", "messages": []})
-    assert answer == {**said, "request_id": "r-1", "revision": "5f1c"}
+    assert {**answer, "worker": None} == {**said, "request_id": "r-1", "revision": "5f1c", "worker": None}

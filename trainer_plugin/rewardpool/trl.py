@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from rewardpool.deadline import waited
@@ -30,6 +31,7 @@ from rewardpool.rewards.groups import groups_of
 from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.rows import split
+from rewardpool.score_waits import ScoreWaits
 from rewardpool_api.contract import FAULTS
 
 log = logging.getLogger(__name__)
@@ -197,6 +199,7 @@ class TrlReward:
         self._lazy = lazy
         self._only_reward = only_reward
         self._columns = columns
+        self._waits = ScoreWaits()
         self.__name__ = name  # by which TRL calls its metrics: rewards/NAME/mean
 
     def close(self) -> None:
@@ -232,12 +235,15 @@ class TrlReward:
         """
         steps = getattr(state, "max_steps", 0) - getattr(state, "global_step", 0)
         demands = self._lazy.announce(steps=steps if steps > 0 else None)
+        self._lazy.opened().record_waits(self._waits)
         with ExitStack() as stack:
             if state is None:
                 for demand in demands:
                     if demand.now().phase == "Starting":
                         demand.rollout()
                 demands = ()
+            else:
+                stack.enter_context(self._waits.waiting())
             for demand in demands:
                 demand.rollout()
                 stack.callback(demand.update)
@@ -256,7 +262,7 @@ class TrlReward:
                 "%d of %d rows have no reward and are left out %s; first: %s", unscored, len(ratings), faults, problem
             )
         if log_metric := further.get("log_metric"):
-            for metric, value in self._metrics(ratings, seconds):
+            for metric, value in [*self._metrics(ratings, seconds), *self._step_metrics()]:
                 log_metric(f"{self.__name__}/{metric}", value)
         if (log_extra := further.get("log_extra")) and len(self._lazy.names) > 1:
             for part in self._lazy.names:
@@ -267,6 +273,12 @@ class TrlReward:
                 for key in dict.fromkeys(key for info in infos for key in info):
                     log_extra(f"{self.__name__}/{part}/{key}", [info.get(key) for info in infos])
         return [rating.total for rating in ratings]
+
+    def _step_metrics(self) -> Iterator[tuple[str, float]]:
+        """Shares of the step since the last call ended; none in the first call."""
+        if (step := self._waits.lap()) is not None:
+            for part, share in asdict(step).items():
+                yield f"score_wait/{part}", share
 
     def _metrics(self, ratings: Sequence[Rating], seconds: float) -> Iterator[tuple[str, float]]:
         yield "seconds", seconds

@@ -39,7 +39,13 @@ from rewardpool_runtime.functions.source import Source
 from rewardpool_runtime.guard.function import Boundary
 from rewardpool_runtime.http_server import Runner, read_body
 from rewardpool_runtime.state_files import state_dir
-from rewardpool_worker.engine_side.middleware.answers import echo, is_for_another, other_revision
+from rewardpool_worker.engine_side.middleware.answers import (
+    echo,
+    is_for_another,
+    other_revision,
+    worker_fields,
+    worker_name,
+)
 from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError, WrongModelError
 from rewardpool_worker.engine_side.middleware.keys import KeyFile
 from rewardpool_worker.engine_side.middleware.readiness import Readiness
@@ -129,7 +135,8 @@ class FunctionServer:
         self._runner = runner
         self._options = options
         self._in_work = InWork()
-        self._running: dict[tuple[str, bytes], asyncio.Future[dict[str, Any]]] = {}
+        self._name = worker_name()
+        self._running: dict[tuple[str, bytes], asyncio.Future[tuple[dict[str, Any], float]]] = {}
         """Answers that are being made, by the request's id and body."""
         self._key = KeyFile(options.key_file)
         self._readiness = Readiness(deadline_seconds=PROBE_DEADLINE_SECONDS, clock=time.monotonic)
@@ -207,22 +214,23 @@ class FunctionServer:
         request_id = None if header is None else header.encode(errors="surrogateescape")
         revision = self._options.revision
         refused = other_revision(revision) if is_for_another(request_id, revision) else None
-        said = echo(request_id, revision=revision)
         try:
-            answer = refused or await self._answer(request)
+            answer, seconds = (refused, 0.0) if refused else await self._answer(request)
         except StarvedError as error:
             return _error(503, "starved", str(error))
-        return web.json_response({**answer, **said})
+        worker = worker_fields(self._name, seconds=seconds, ready_seconds=self._readiness.ready_seconds())
+        return web.json_response({**answer, **echo(request_id, revision=revision, worker=worker)})
 
-    async def _answer(self, request: web.Request) -> dict[str, Any]:
+    async def _answer(self, request: web.Request) -> tuple[dict[str, Any], float]:
+        """Return the answer, and the seconds of the function's work on it."""
         async with self._counted():
             try:
                 body = await read_body(request)
             except web.HTTPRequestEntityTooLarge:
                 message = f"the request has more than {self._options.max_body_bytes} bytes"
-                return self._refused(CallerError(code="sample_too_long", message=message))
+                return self._refused(CallerError(code="sample_too_long", message=message)), 0.0
             except web.HTTPBadRequest as error:
-                return self._refused(CallerError(code="invalid_sample", message=error.text or error.reason))
+                return self._refused(CallerError(code="invalid_sample", message=error.text or error.reason)), 0.0
             request_id = request.headers.get(REQUEST_ID_HEADER, "")
             if not request_id:
                 return await self._scored(body, "")
@@ -245,20 +253,21 @@ class FunctionServer:
                 del self._running[key]
                 running.cancel()
 
-    async def _scored(self, body: bytes, request_id: str) -> dict[str, Any]:
+    async def _scored(self, body: bytes, request_id: str) -> tuple[dict[str, Any], float]:
         try:
             samples = parse_input(body, served=self._options.served_name)
         except InvalidSampleError as error:
-            return self._refused(CallerError(code="invalid_sample", message=str(error)))
+            return self._refused(CallerError(code="invalid_sample", message=str(error))), 0.0
         except WrongModelError as error:
-            return self._refused(error.refusal)
+            return self._refused(error.refusal), 0.0
         # Trainers ask by the id alone, whichever revision it is for.
         named, _, _ = request_id.partition(WANTED_REVISION)
-        with self._in_work.request(named, calls=len(samples)) as started:
+        with self._in_work.request(named, calls=len(samples)) as work:
             # One sample, as nearly every request has, needs no task of its own, which costs 20 µs.
             alone = len(samples) == 1
-            calls = [self._runner.run(sample, label=request_id, started=started) for sample in samples]
+            calls = [self._runner.run(sample, label=request_id, started=work.started) for sample in samples]
             outcomes = [await calls[0]] if alone else await asyncio.gather(*calls)
+            seconds = work.seconds()
         data = []
         for index, outcome in enumerate(outcomes):
             if isinstance(outcome, Failed) and outcome.fault == "infra":
@@ -267,11 +276,12 @@ class FunctionServer:
             if isinstance(outcome, Failed):
                 where = f"input {index}: " if len(outcomes) > 1 else ""
                 message = f"{where}{outcome.message}"
-                return self._refused(CallerError(code="function_failed", message=message, fault=outcome.fault))
+                refusal = CallerError(code="function_failed", message=message, fault=outcome.fault)
+                return self._refused(refusal), seconds
             data.append(answer_item(index, outcome))
         self._readiness.scored()
         self._metrics.scored(len(data))
-        return {"object": "list", "model": self._options.served_name, "data": data, "usage": {}}
+        return {"object": "list", "model": self._options.served_name, "data": data, "usage": {}}, seconds
 
     def _refused(self, error: CallerError) -> dict[str, Any]:
         self._metrics.failed(error.code, error.decided_fault)

@@ -27,10 +27,10 @@ class InWork:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives monotonic seconds."""
         self._clock = clock
-        self._requests: dict[_Request, None] = {}
+        self._requests: dict[Work, None] = {}
 
     @contextmanager
-    def request(self, request_id: str, *, calls: int) -> Iterator[Callable[[], None]]:
+    def request(self, request_id: str, *, calls: int) -> "Iterator[Work]":
         """List a request within this block.
 
         Args:
@@ -38,13 +38,13 @@ class InWork:
             calls: Places that it takes.
 
         Yields:
-            A function to call whenever one of its calls gets a place.
+            The work on it.
         """
-        request = _Request(request_id, calls, self._clock)
+        request = Work(request_id, calls, self._clock)
         if _ID.fullmatch(request_id):
             self._requests[request] = None
         try:
-            yield request.started
+            yield request
         finally:
             self._requests.pop(request, None)
 
@@ -60,7 +60,9 @@ class InWork:
         return (head + "".join(lines)).encode()
 
 
-class _Request:
+class Work:
+    """On one request."""
+
     __slots__ = ("_clock", "_missing", "_started_at", "id")
 
     def __init__(self, request_id: str, calls: int, clock: Callable[[], float]) -> None:
@@ -70,8 +72,11 @@ class _Request:
         self._started_at = 0.0
 
     def started(self) -> None:
+        """One of its calls has a place."""
         self._missing -= 1
         self._started_at = self._clock()
 
-    def seconds(self, now: float) -> float:
+    def seconds(self, now: float | None = None) -> float:
+        """Return how long the function has worked on it, until now; 0 while a call waits for a place."""
+        now = self._clock() if now is None else now
         return 0.0 if self._missing > 0 else now - self._started_at

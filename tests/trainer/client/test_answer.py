@@ -9,7 +9,7 @@ from rewardpool.client.answer import check_echo, read_judgement
 from rewardpool.client.answer import read_score as read_echoed_score
 from rewardpool.client.retry import RetryableError
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleTooLongError, ScoreError
-from rewardpool_api.contract import CallerError, Echo
+from rewardpool_api.contract import CallerError, Echo, Signature
 
 
 def body(*items: object, **fields: str) -> bytes:
@@ -210,7 +210,7 @@ ONE = {"index": 0, "embedding": [0.5]}
 
 def test_an_answer_says_which_revision_scored() -> None:
     answer = body(ONE, request_id="r-1", revision="5f1c")
-    assert read_echoed_score(200, answer, "s", echo=Echo("r-1", is_required=True)) == (0.5, ("5f1c", None))
+    assert read_echoed_score(200, answer, "s", echo=Echo("r-1", is_required=True)) == (0.5, Signature("5f1c", None))
 
 
 @pytest.mark.parametrize("is_required", [True, False])
@@ -228,7 +228,7 @@ def test_a_pool_of_ours_must_say_whose_the_answer_is(answer: bytes) -> None:
 
 
 def test_a_bare_url_may_say_nothing() -> None:
-    assert read_echoed_score(200, body(ONE), "s", echo=Echo("r-1", is_required=False)) == (0.5, (None, None))
+    assert read_echoed_score(200, body(ONE), "s", echo=Echo("r-1", is_required=False)) == (0.5, Signature(None, None))
 
 
 def test_an_error_in_an_answer_to_another_request_is_not_this_samples() -> None:

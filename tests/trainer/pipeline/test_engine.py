@@ -10,12 +10,14 @@ import pytest
 from support import simulated_time
 from support.simulated_job import BrokenError, SimulatedJob
 
+from rewardpool.score_waits import ScoreWait, ScoreWaits
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.on_thread import on_thread
 from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd
 from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, ScheduleName
 from rewardpool_train.pipeline.state import PipelineState
+from rewardpool_train.pipeline.times import StepTimes
 
 PLAN = Plan(steps=4, groups_per_step=4, groups_per_minibatch=2, group_size=1)
 ROLLOUT_SECONDS, UPDATE_SECONDS, SCORE_SECONDS = 10.0, 5.0, 8.0
@@ -58,6 +60,44 @@ def test_what_a_step_takes(schedule: ScheduleName, step_seconds: float, wait_sec
     steady = job.steps[2]
     assert (steady.total_seconds, steady.wait_seconds) == pytest.approx((step_seconds, wait_seconds), abs=1e-6)
     assert steady.update_seconds == pytest.approx(10)
+
+
+class SlowRollouts(TimedJob):
+    async def roll_out(self, tasks: Sequence[GroupTask[str]], on_end: OnEnd[str, str]) -> None:
+        await asyncio.sleep(10 * ROLLOUT_SECONDS)
+        for task in tasks:
+            on_end(task, 0, f"{task.index}.0#1")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kind", "shares"),
+    [
+        ("sync", TimedJob, 16 / 36),
+        ("minibatch", TimedJob, 11 / 31),
+        ("one_step_off_minibatch", TimedJob, 0),
+        # After 100 s of rollouts, 8 s for the first scores, and 3 s for the slow one after an update.
+        ("fully_async", SlowRollouts, 11 / 100),
+    ],
+)
+def test_the_share_of_a_step_that_is_waited_for_nothing_but_scores(
+    schedule: ScheduleName, kind: type[TimedJob], shares: float
+) -> None:
+    job = job_of(schedule, kind, max_staleness=4)
+    found: list[ScoreWait | None] = []
+
+    async def run() -> None:
+        waits = ScoreWaits(clock=asyncio.get_running_loop().time)
+        pipeline = job.pipeline(waits=waits)
+
+        async def on_step(_: StepTimes) -> None:
+            found.append(waits.lap())
+
+        pipeline._on_step = on_step
+        await pipeline.run()
+
+    simulated_time.run(run())
+    assert found[2] is not None
+    assert found[2].share == pytest.approx(shares, abs=1e-6)
 
 
 def test_a_slow_group_delays_itself_alone() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rewardpool.rewards.score_noise import ScoreDtype
+from rewardpool.score_waits import ScoreWait
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.fsdp import UpdateStats
 from rewardpool_train.actor.ranks import Ranks
@@ -47,6 +48,8 @@ class StepRecord:
         reward_exposed_seconds: Time in which the slowest rank only waited for scores; under `fully_async`, for rollouts
             too.
         update_seconds: Forward, backward, optimiser, and the transfer of weights to the rollout engine.
+        score_wait: Share of the step in which the trainer waited for nothing but scores, and its parts; of the rank
+            with the largest share.
     """
 
     step: int
@@ -73,6 +76,7 @@ class StepRecord:
     rollout_seconds: float
     reward_exposed_seconds: float
     update_seconds: float
+    score_wait: ScoreWait
 
 
 @dataclass(kw_only=True)
@@ -88,6 +92,7 @@ class StepFigures:
         updates: Updates; none for a mini-batch without any score.
         exposed_seconds: Time of waiting for scores, on the slowest rank.
         update_seconds: Time of training and publishing.
+        score_wait: Waiting for scores, on this rank.
     """
 
     groups: list[RatedGroup[Prompt, Rollout]] = field(default_factory=list)
@@ -99,6 +104,7 @@ class StepFigures:
     rollout_seconds: float = 0.0
     exposed_seconds: float = 0.0
     update_seconds: float = 0.0
+    score_wait: ScoreWait = field(default_factory=ScoreWait)
 
     def record(
         self,
@@ -155,6 +161,7 @@ class StepFigures:
             rollout_seconds=rollout_seconds,
             reward_exposed_seconds=self.exposed_seconds,
             update_seconds=update_seconds,
+            score_wait=max(ranks.all_gather(self.score_wait), key=lambda one: one.share),
         )
 
     def _mean_of(self, part: str, ranks: Ranks) -> float:

@@ -108,24 +108,32 @@ def _curves(folder: Path, *, done: int) -> Iterator[OnStep]:
 
 def _scalars(record: StepRecord) -> dict[str, Any]:
     values = figures(record)
-    components = values.pop("components")
+    components, waits = values.pop("components"), values.pop("score_wait")
     del values["step"]
-    return values | {f"reward_{part}": value for part, value in components.items()}
+    return (
+        values
+        | {f"reward_{part}": value for part, value in components.items()}
+        | {f"score_wait_{part}": value for part, value in waits.items()}
+    )
 
 
 def _section(name: str) -> str:
     """Return the heading under which TensorBoard shows a figure."""
     if name.endswith("_seconds"):
         return "seconds"
+    if name.startswith("score_wait"):
+        return "score_wait"
     if name.startswith(("response", "sampling", "dropped")):
         return "rollout"
     return "reward" if name.startswith(("reward", "scored", "unscored", "zero_variance", "short")) else "update"
 
 
 def _line(record: StepRecord) -> str:
+    waited = record.score_wait
     return (
         f"step {record.step:4d}  reward {record.reward_mean:7.4f}  rollout {record.rollout_seconds:5.2f} s  "
         f"waited for scores {record.reward_exposed_seconds:5.2f} s  update {record.update_seconds:5.2f} s"
+        + (f"  {waited.share:.0%} for nothing but scores, most of it {waited.most}" if waited.share >= 0.01 else "")
         + (f"  unscored {record.unscored}" if record.unscored else "")
         + (f"  skipped updates {record.skipped_updates}" if record.skipped_updates else "")
         + (f"  groups with too few scores {record.short_groups}" if record.short_groups else "")

@@ -11,6 +11,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.one_revision import differ
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
+from rewardpool.score_waits import ScoreWaits
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.advantages import TokenReward
 from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RatedGroup, RolledGroup, SettledScore
@@ -36,6 +37,10 @@ class Rater(Protocol):
     @property
     def needs_group(self) -> bool:
         """Whether episodes must be rated by `submit_group`."""
+        ...
+
+    def record_waits(self, waits: ScoreWaits) -> None:
+        """Have it taken in where the samples of its pools are."""
         ...
 
     def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]:

@@ -9,6 +9,7 @@ come. `reward_exposed_seconds` measures the time in which the actor only waited 
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -22,6 +23,7 @@ from rewardpool.errors import ConfigError
 from rewardpool.response_end import ResponseDecoder
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.score_noise import ScoreDtype
+from rewardpool.score_waits import ScoreWait, ScoreWaits
 from rewardpool_train.actor import checkpoint
 from rewardpool_train.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
 from rewardpool_train.actor.fsdp import FsdpActor
@@ -234,6 +236,8 @@ class _Run:
         self._gpu = None if trainer._sharing is None else trainer._sharing.gpu(thread)
         rollouts: Rollouts[Prompt, Rollout]
         rollouts = EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.disaggregated else thread)
+        self._waits = ScoreWaits(begin=time.monotonic())
+        trainer._reward.record_waits(self._waits)
         learner: Learner[Prompt, Rollout] = self._learner
         score: Scoring[Prompt, Rollout] = self._score.as_scoring()
         after_step: Callable[[StepTimes], Awaitable[None]] = self._after_step
@@ -250,6 +254,7 @@ class _Run:
             sampling=self._sampling(),
             deadline_seconds=config.step_deadline_seconds,
             announcer=trainer._demand,
+            waits=self._waits,
             on_step=after_step,
             resume=None if trainer._resume is None else trainer._resume.pipeline,
         )
@@ -276,6 +281,7 @@ class _Run:
 
     async def _after_step(self, times: StepTimes) -> None:
         figures, self._learner.figures = self._learner.figures, StepFigures()
+        figures.score_wait = self._waits.lap() or ScoreWait()
         figures.components = [part for group in figures.groups for part in self._score.pop_components(group.task)]
         for group in figures.dropped:
             self._score.pop_components(group.task)

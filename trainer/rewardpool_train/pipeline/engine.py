@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic
 
+from rewardpool.score_waits import ScoreWaits
 from rewardpool_train.pipeline.condition import Condition
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.group_tracker import GroupTracker
@@ -37,6 +38,7 @@ class Pipeline(Generic[P, R]):
         sampling: DynamicSampling | None = None,
         deadline_seconds: float = 900.0,
         announcer: Announcer | None = None,
+        waits: ScoreWaits | None = None,
         on_update: Callable[[int], Awaitable[None]] | None = None,
         on_step: Callable[[StepTimes], Awaitable[None]] | None = None,
         resume: PipelineState[R] | None = None,
@@ -54,6 +56,7 @@ class Pipeline(Generic[P, R]):
             sampling: Rule by which groups without a gradient are replaced; None trains on them.
             deadline_seconds: Deadline for a mini-batch to be complete once the learner waits for it.
             announcer: Announces rollouts and updates to the reward servers.
+            waits: Records when the learner waits for nothing but scores; its clock is that of the event loop.
             on_update: Called with the new version after each update; a place to write a checkpoint with `state`.
             on_step: Called after each step, when its weights are published; a place for `end`.
             resume: State to resume from; the learner must already have the weights of that moment.
@@ -70,6 +73,7 @@ class Pipeline(Generic[P, R]):
         self._sampling = sampling
         self._deadline_seconds = deadline_seconds
         self._announcer = announcer
+        self._waits = waits or ScoreWaits()
         self._on_update = on_update
         self._on_step = on_step
         self._tracker: GroupTracker[P, R] = GroupTracker(
@@ -149,6 +153,7 @@ class Pipeline(Generic[P, R]):
             scores=scores,
             condition=self._condition,
             watch=self._clock.wait,
+            waits=self._waits,
             announcer=self._announcer,
             deadline_seconds=self._deadline_seconds,
         )

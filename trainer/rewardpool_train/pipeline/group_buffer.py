@@ -1,5 +1,6 @@
 """Buffer of groups from their begin to their mini-batch: rollouts and scores are added one by one, in any order."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -15,6 +16,7 @@ class OpenGroup(Generic[P, R]):
     Attributes:
         rollouts: Rollouts that have ended, by member.
         scores: Known scores, by member; None for a rollout that is explicitly unscored.
+        rolled_at: When the last rollout ended, in seconds of the event loop; before all times in a resumed group.
         arrival: Position in the order in which groups became complete; None until then.
         informative: False for a group that is complete and has no gradient.
     """
@@ -22,6 +24,7 @@ class OpenGroup(Generic[P, R]):
     task: GroupTask[P]
     rollouts: dict[int, R] = field(default_factory=dict)
     scores: dict[int, float | None] = field(default_factory=dict)
+    rolled_at: float = -math.inf
     arrival: int | None = None
     informative: bool = True
 

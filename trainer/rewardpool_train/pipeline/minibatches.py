@@ -1,10 +1,12 @@
 """Assemble the next mini-batch: wait for its groups and, with dynamic sampling, replace those without a gradient."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Generic
 
+from rewardpool.score_waits import ScoreWaits
 from rewardpool_train.pipeline import staleness
 from rewardpool_train.pipeline.condition import Condition
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling, Selection, needs_round, select
@@ -26,7 +28,8 @@ class MiniBatches(Generic[P, R]):
         driver: Rolls out the groups of a round.
         scores: Scores that are in progress; counted in the error at a deadline.
         condition: Notified when a group is complete.
-        watch: Measures the time in which the learner waits for scores.
+        watch: Measures the time in which the learner waits for a mini-batch.
+        waits: Records when it waits for nothing but scores: rollouts of enough groups have ended.
         announcer: Announces that wait.
         deadline_seconds: Deadline of each wait.
     """
@@ -42,6 +45,7 @@ class MiniBatches(Generic[P, R]):
         scores: ScoreTasks[P, R],
         condition: Condition,
         watch: Stopwatch,
+        waits: ScoreWaits,
         announcer: Announcer | None,
         deadline_seconds: float,
     ) -> None:
@@ -54,6 +58,7 @@ class MiniBatches(Generic[P, R]):
         self._scores = scores
         self._condition = condition
         self._watch = watch
+        self._waits = waits
         self._announcer = announcer
         self._deadline_seconds = deadline_seconds
         self._dropped: list[OpenGroup[P, R]] = []  # since the last mini-batch
@@ -87,16 +92,23 @@ class MiniBatches(Generic[P, R]):
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            with self._watch.running(), self._waiting():
+            with self._watch.running(), self._waiting(), self._waits.waiting() as wait:
                 async with asyncio.timeout(self._deadline_seconds):
                     while (found := self._select(step)) is None:
                         await self._condition.wait()
+                wait.begin = max(wait.begin, self._rolled_out_at())
         except TimeoutError:
             raise TimeoutError(
                 f"{len(self._scores)} samples have no outcome after {self._deadline_seconds:g} s; "
                 "raise step_deadline_seconds, or give the pool more replicas"
             ) from None
         return found, loop.time() - began
+
+    def _rolled_out_at(self) -> float:
+        """Return when rollouts of enough groups for a mini-batch had ended; before that not only scores are missing."""
+        times = sorted(group.rolled_at for group in self._tracker.buffer.rolled_out())
+        size = self._plan.groups_per_minibatch
+        return times[size - 1] if len(times) >= size else -math.inf
 
     def _select(self, step: int) -> Selection | None:
         order = self._overlap.order

@@ -89,7 +89,10 @@ class RolloutDriver(Generic[P, R]):
             running.cancel()
 
     def _on_rollout(self, task: GroupTask[P], member: int, rollout: R) -> None:
-        self._scores.submit(self._tracker.buffer.add_rollout(task.index, member, rollout), member)
+        group = self._tracker.buffer.add_rollout(task.index, member, rollout)
+        if group.is_rolled_out:
+            group.rolled_at = asyncio.get_running_loop().time()
+        self._scores.submit(group, member)
 
     def _on_rollout_from_thread(self, task: GroupTask[P], member: int, rollout: R) -> None:
         try:

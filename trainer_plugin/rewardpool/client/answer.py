@@ -101,21 +101,21 @@ def _read(
     except OtherRevisionError as error:
         raise AnotherRevisionError(error) from None
     except OtherTokenizerError as error:
-        raise WrongTokenizerError(samples, *error.signature) from error
+        raise WrongTokenizerError(samples, error.signature.revision, error.signature.tokenizer) from error
     if isinstance(found, CallerError):
         raise _sample_error(found, samples)
     return found, by
 
 
-def check_echo(status: int, body: bytes, echo: Echo) -> str | None:
-    """Refuse an answer to another request, whatever else it says, and return the revision that answered.
+def check_echo(status: int, body: bytes, echo: Echo) -> Signature | None:
+    """Refuse an answer to another request, whatever else it says, and return whose it is; None of what is no answer.
 
     Raises:
         RetryableError: It is to another request, or of another revision than the one that may answer.
     """
     if status == 200:
         try:
-            return signature_in(parse_object(body), echo).revision
+            return signature_in(parse_object(body), echo)
         except InvalidResponseError as error:
             raise RetryableError("invalid_response", str(error)) from error
         except OtherRevisionError as error:

@@ -1,4 +1,4 @@
-"""Which revision of a pool's workers may answer, and which ones did, for all that is asked within a block.
+"""Which revision of a pool's workers may answer, and who did, for all that is asked within a block.
 
 A reward asks its pools in many ways: scorers, judges, comparisons. Their requests are pinned to a revision, and the
 revisions that answered are noted, without a parameter in each of them.
@@ -17,20 +17,25 @@ class Answering:
     Attributes:
         wanted: The one that may answer; any may of a pool that is not named.
         seen: Those that answered.
+        workers: Names of the workers that answered.
     """
 
     wanted: Mapping[str, str]
     seen: dict[str, set[str]] = field(default_factory=dict)
+    workers: dict[str, set[str]] = field(default_factory=dict)
 
-    def answered(self, pool: str, revision: str | None) -> None:
+    def answered(self, pool: str, revision: str | None, worker: str | None = None) -> None:
         """Note an answer; a server that names no revision leaves nothing to note."""
         if revision is not None:
             self.seen.setdefault(pool, set()).add(revision)
+        if worker is not None:
+            self.workers.setdefault(pool, set()).add(worker)
 
     def add(self, other: "Answering") -> None:
         """Note what another one has noted."""
-        for pool, seen in other.seen.items():
-            self.seen.setdefault(pool, set()).update(seen)
+        for mine, others in ((self.seen, other.seen), (self.workers, other.workers)):
+            for pool, names in others.items():
+                mine.setdefault(pool, set()).update(names)
 
 
 _current: ContextVar[Answering | None] = ContextVar("answering", default=None)

@@ -65,6 +65,7 @@ class Attempt(Exchange):
                 connections.answered(seconds)
                 if (hedging := connections.hedging(request.path)) is not None:
                     hedging.answered(seconds)
+                request.spent_until_answer(self, result)
             request.attempt_ended(self, result)
 
     def failed(self, error: Exception) -> None:

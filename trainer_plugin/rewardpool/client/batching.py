@@ -29,7 +29,7 @@ from rewardpool.client.transport import Connections
 from rewardpool.config import AUTO_BATCH
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import DeadlineError, SampleError
-from rewardpool_api.contract import SCORE_PATH
+from rewardpool_api.contract import SCORE_PATH, Worker
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +127,10 @@ class JointRequest(ScoreRequest[list[Score]]):
     def read(self, status: int, body: bytes) -> list[Score]:
         """See `ScoreRequest`."""
         return read_scores(status, body, self.label, count=len(self.texts), echo=self.echo, adapter=self.adapter)
+
+    def worker_of(self, answer: list[Score]) -> Worker:
+        """See `ScoreRequest`."""
+        return answer[0].by.worker
 
 
 class Batch:

@@ -33,7 +33,8 @@ from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import InvalidSampleError, PoolError, SampleError, WrongTokenizerError
 from rewardpool.logprobs import Logprobs
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
-from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
+from rewardpool.score_waits import ScoreWaits
+from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, Worker
 from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadRequestError, Question, check_question, question
 
 log = logging.getLogger(__name__)
@@ -437,6 +438,10 @@ class Pool:
             async for item in outcomes:
                 yield item
 
+    def record_waits(self, waits: ScoreWaits) -> None:
+        """Have it taken in where samples are, for the steps of a trainer that reports them; from any thread."""
+        self._counters.waits = waits
+
     def waited(self, seconds: float) -> None:
         """Count seconds in which whoever reads a stream of this pool had nothing to take."""
         self._counters.exposed_wait_seconds += seconds
@@ -450,7 +455,7 @@ class Pool:
         await request.wait()
         outcome = request.outcome()
         if noted is not None and isinstance(outcome, Scored):
-            noted.answered(pool, outcome.revision)
+            noted.answered(pool, outcome.revision, outcome.worker)
         return outcome
 
     @property
@@ -552,6 +557,7 @@ class _Call(ScoreRequest[T]):
     ask: Callable[[Endpoint], dict[str, Any]]
     answer: Callable[[int, bytes, str], T]
     noted: Answering | None = field(default_factory=current)
+    worker: Worker = field(default=Worker(), init=False)
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
         return self.ask(endpoint)
@@ -565,10 +571,15 @@ class _Call(ScoreRequest[T]):
         return None if self.noted is None else self.noted.wanted.get(self.connections.endpoint.pool)
 
     def read(self, status: int, body: bytes) -> T:
-        revision = check_echo(status, body, self.echo)
-        if self.noted is not None:
-            self.noted.answered(self.connections.endpoint.pool, revision)
+        by = check_echo(status, body, self.echo)
+        if by is not None:
+            self.worker = by.worker
+            if self.noted is not None:
+                self.noted.answered(self.connections.endpoint.pool, by.revision, by.worker.name)
         return self.answer(status, body, self.label)
+
+    def worker_of(self, answer: T) -> Worker:
+        return self.worker
 
 
 def injected_pool(config: RewardConfig, **injected: Any) -> Pool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rewardpool.demand.report import DemandReport
 from rewardpool.errors import FailureKind
+from rewardpool.score_waits import ScoreWaits
 from rewardpool_api.contract import Fault
 
 RECENT = 10_000
@@ -102,6 +103,8 @@ class Counters:
     samples_per_request: float = 1.0
     """Mean of those that were in flight when the last one was sent."""
     slowest_seconds: float = 0.0
+    waits: ScoreWaits | None = None
+    """Takes in where samples are, for a trainer that reports its steps."""
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def score(self, seconds: float) -> None:

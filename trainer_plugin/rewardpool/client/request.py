@@ -32,7 +32,8 @@ from rewardpool.client.transport import Connections, to_json
 from rewardpool.deadline import already_waited
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import PoolError, SampleError
-from rewardpool_api.contract import ECHOING_PATHS, Echo, Fault
+from rewardpool.score_waits import Part
+from rewardpool_api.contract import ECHOING_PATHS, Echo, Fault, Worker
 
 T = TypeVar("T")
 
@@ -113,6 +114,8 @@ class ScoreRequest(Generic[T]):
     _number: int = field(default_factory=_NUMBERS.__next__, init=False)
     _queue: Queue | None = field(default=None, init=False)
     _queued_at: float = field(default=0.0, init=False)
+    _spent_until: float = field(default=0.0, init=False)
+    """Until when its time is accounted for in `Counters.waits` (the loop's time)."""
     _began: float | None = field(default=None, init=False)
     """When its first attempt was due (the loop's time), earlier by what it had used up of its deadline."""
     _endpoint: Endpoint | None = field(default=None, init=False)
@@ -146,6 +149,10 @@ class ScoreRequest(Generic[T]):
             RetryableError: That there is none yet.
         """
         raise NotImplementedError
+
+    def worker_of(self, answer: T) -> Worker:
+        """Return who answered."""
+        return Worker()
 
     @property
     def id(self) -> str:
@@ -255,11 +262,12 @@ class ScoreRequest(Generic[T]):
     def wait_in(self, queue: Queue) -> None:
         """Wait from now on."""
         self._queue = queue
-        self._queued_at = loop_time()
+        self._queued_at = self._spent_until = loop_time()
 
     def leave_queue(self) -> None:
         """Wait no more; the time in which the pool answered nobody is used up."""
         self._queue = None
+        self._spent("queueing")
         self.seconds += self.connections.outage.unanswered_seconds(since=self._queued_at)
 
     @property
@@ -272,6 +280,33 @@ class ScoreRequest(Generic[T]):
         self.leave_queue()
         self._count_samples()
         self.finish(error=deadline_error(self))
+
+    def _spent(self, part: Part, *, until: float | None = None) -> None:
+        """Account for the time since the last call, until then or until now."""
+        if (waits := self.counters.waits) is None:
+            return
+        until = loop_time() if until is None else until
+        if until > self._spent_until:
+            waits.spent(part, self._spent_until, until, samples=self.samples)
+            self._spent_until = until
+
+    def _spent_in_vain(self, error: BaseException | None) -> None:
+        """Account for the time of an attempt without an answer, and of the pause after it."""
+        failed = self.retries or isinstance(error, RetryableError)
+        self._spent("cold_starts" if self.kind == "waiting" else "retries" if failed else "serving")
+
+    def spent_until_answer(self, attempt: Attempt, answer: T) -> None:
+        """Account for the time of an attempt that is answered now; of a hedge, for the time before it too."""
+        if self.counters.waits is None:
+            return
+        if attempt is not self._primary:
+            self._spent("retries", until=attempt.sent_at)
+        now, worker = loop_time(), self.worker_of(answer)
+        began = now - worker.seconds if worker.seconds is not None else self._spent_until
+        if worker.ready_seconds is not None:  # a router held it until there was a worker
+            self._spent("cold_starts", until=min(began, now - worker.ready_seconds))
+        self._spent("queueing", until=began)
+        self._spent("serving", until=now)
 
     # Under way.
 
@@ -344,6 +379,7 @@ class ScoreRequest(Generic[T]):
     def attempt_again(self) -> None:
         """The pause is over."""
         self._retry = None
+        self._spent_in_vain(None)
         if not self.has_ended:
             self._begin_attempt()
 
@@ -427,6 +463,8 @@ class ScoreRequest(Generic[T]):
         self.has_ended = True
         if self._began is not None:
             self.seconds = loop_time() - self._began
+            if error is not None:
+                self._spent_in_vain(error)
         if error is None:
             self._answer = answer  # type: ignore[assignment]  # no error: there is an answer
             if self.is_score:

@@ -9,7 +9,7 @@ from rewardpool.client.request import ScoreRequest
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
-from rewardpool_api.contract import DetailedScore
+from rewardpool_api.contract import DetailedScore, Worker
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
@@ -65,6 +65,10 @@ class SampleRequest(ScoreRequest[Score]):
                 error.fault = "verifier"  # the row's other fields are the longer part
             raise
 
+    def worker_of(self, answer: Score) -> Worker:
+        """See `ScoreRequest`."""
+        return answer.by.worker
+
     def outcome(self) -> Outcome:
         """Return the outcome of the sample once the request has ended, before the failure policy.
 
@@ -74,9 +78,14 @@ class SampleRequest(ScoreRequest[Score]):
         """
         if isinstance(self._error, SampleError):  # raised here, it would have this frame and with it the request
             return Unscored(error=self._error, attempts=self.attempts, seconds=self.seconds)
-        value, (revision, tokenizer) = self.result()
+        value, by = self.result()
         scored = Scored(
-            value=value, attempts=self.attempts, seconds=self.seconds, revision=revision, tokenizer=tokenizer
+            value=value,
+            attempts=self.attempts,
+            seconds=self.seconds,
+            revision=by.revision,
+            tokenizer=by.tokenizer,
+            worker=by.worker.name,
         )
         return replace(scored, steps=value.steps, info=value.info) if isinstance(value, DetailedScore) else scored
 

@@ -19,6 +19,7 @@ from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
+from rewardpool.score_waits import ScoreWaits
 
 
 class BlockingReward(LoopThread[OpenReward]):
@@ -77,6 +78,11 @@ class BlockingReward(LoopThread[OpenReward]):
     def requests(self, *, members: int) -> Mapping[str, int]:
         """As `OpenReward.requests`."""
         return self.opened.requests(members=members)
+
+    def record_waits(self, waits: ScoreWaits) -> None:
+        """Have it taken in where the samples of its pools are, for a trainer that reports its steps."""
+        for pool in self.pools.values():
+            pool.record_waits(waits)
 
     def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]:
         """Start rating an episode; the future has what `OpenReward.rate` returns or raises."""

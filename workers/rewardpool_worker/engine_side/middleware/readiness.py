@@ -25,6 +25,7 @@ class Readiness:
         self._deadline_seconds = deadline_seconds
         self._clock = clock
         self._last_score = -math.inf
+        self._ready_since: float | None = None
         self._last_failure = -math.inf
         self._said: dict[str, Any] = {}
         self._reason = ""
@@ -32,11 +33,21 @@ class Readiness:
 
     def scored(self) -> None:
         """Note that a score just came back to a caller."""
-        self._last_score = self._clock()
+        self._note_score()
+
+    def ready_seconds(self) -> float:
+        """Return for how long it has scored: since its first score, or the first one since it was asleep."""
+        return 0.0 if self._ready_since is None else self._clock() - self._ready_since
 
     def forget(self) -> None:
         """Take no earlier score for a proof."""
         self._last_score = -math.inf
+        self._ready_since = None
+
+    def _note_score(self) -> None:
+        self._last_score = self._clock()
+        if self._ready_since is None:
+            self._ready_since = self._last_score
 
     async def report(self, probe: Probe) -> tuple[bool, dict[str, Any]]:
         """Return whether the worker is ready, and the JSON to say so with; waits for a probe where none is recent."""
@@ -65,7 +76,7 @@ class Readiness:
         except Exception as error:  # whatever the engine raises is the reason it is not ready
             self._fail(f"{type(error).__name__}: {error}")
         else:
-            self._last_score = self._clock()
+            self._note_score()
             self._said = {**described, "score_seconds": round(self._clock() - started, 4)}
 
     def _fail(self, reason: str) -> None:

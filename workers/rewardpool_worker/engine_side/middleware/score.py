@@ -31,7 +31,14 @@ from typing import Any
 from rewardpool_api import teacher_wire
 from rewardpool_api.contract import REQUEST_ID_HEADER, CallerError
 from rewardpool_api.names import LOAD_PATH, READY_PATH, SLEEP_PATH
-from rewardpool_worker.engine_side.middleware.answers import echo, is_for_another, other_revision, with_echo
+from rewardpool_worker.engine_side.middleware.answers import (
+    echo,
+    is_for_another,
+    other_revision,
+    with_echo,
+    worker_fields,
+    worker_name,
+)
 from rewardpool_worker.engine_side.middleware.asgi import (
     Answer,
     App,
@@ -62,6 +69,9 @@ from rewardpool_worker.engine_side.middleware.settings import Settings
 
 log = logging.getLogger("rewardpool.worker")
 
+_ARRIVED = "rewardpool.arrived"
+"""Key of a request's scope: when it came, by the middleware's clock."""
+
 
 class ScoreMiddleware:
     """The ASGI application around the engine's. Starlette makes one per server process."""
@@ -71,6 +81,8 @@ class ScoreMiddleware:
     ) -> None:
         self._app = app
         self._settings = settings or Settings.from_environment()
+        self._clock = clock
+        self._name = worker_name()
         self._engine = Engine(app, self._settings)
         self._key = KeyFile(self._settings.key_file)
         self._readiness = Readiness(deadline_seconds=self._settings.probe_seconds, clock=clock)
@@ -92,6 +104,7 @@ class ScoreMiddleware:
             await send_json(send, 200, {"in_flight": self._in_flight})
         elif scope["type"] == "http" and scope["method"] == "POST" and path == self._scored_path:
             self._in_flight += 1
+            scope[_ARRIVED] = self._clock()
             try:
                 await self._serve(scope, receive, send)
             finally:
@@ -109,7 +122,9 @@ class ScoreMiddleware:
 
     def _echo(self, scope: Scope) -> dict[str, Any]:
         request_id = header(scope, REQUEST_ID_HEADER.encode())
-        return echo(request_id, revision=self._settings.revision, tokenizer=self._engine.tokenizer)
+        seconds = self._clock() - scope.get(_ARRIVED, self._clock())
+        worker = worker_fields(self._name, seconds=seconds, ready_seconds=self._readiness.ready_seconds())
+        return echo(request_id, revision=self._settings.revision, worker=worker, tokenizer=self._engine.tokenizer)
 
     async def _answer(self, scope: Scope, send: Send, content: dict[str, Any]) -> None:
         """Answer with status 200, saying whose answer it is."""

@@ -1,0 +1,153 @@
+"""How much of a step the trainer waited for nothing but scores, and where these were meanwhile.
+
+the trainer waits    ->  `ScoreWaits.waiting`
+a sample's time      ->  `ScoreWaits.spent`, by the client
+the step ends        ->  `ScoreWaits.lap`  ->  `score_wait`, which is pure  ->  a `ScoreWait`
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple, get_args
+
+Part = Literal["queueing", "serving", "retries", "cold_starts"]
+"""What a sample at a pool is at:
+
+`queueing`: it waits for its turn at the client, at the router, or for a place of the worker; the network is in this.
+`serving`: a worker has it. Of a server that does not say how long it worked, the whole time to its answer.
+`retries`: from an attempt that came to nothing to the next one.
+`cold_starts`: the pool has no worker yet.
+"""
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
+MOST_SPANS: Final = 20_000
+"""Of a step; of more, a random choice is kept."""
+
+
+class Span(NamedTuple):
+    """A time in which some samples were at one thing."""
+
+    part: Part
+    begin: float
+    end: float
+    samples: int = 1
+
+
+@dataclass
+class Wait:
+    """A time in which the trainer waited for nothing but scores; seconds of one clock."""
+
+    begin: float
+    end: float = math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreWait:
+    """The share of a step in which the trainer waited for nothing but scores, and its parts, which add up to it.
+
+    Each moment of waiting is divided equally among the samples that were at a pool then.
+
+    Attributes:
+        share: Of the step, from 0 to 1.
+        queueing: Samples waited for their turn at the client, the router or the worker.
+        serving: Workers had them.
+        retries: An attempt had come to nothing, and there was none after it yet.
+        cold_starts: The pool had no worker yet.
+        other: No sample was at a pool: functions of the job, tokenizers, the trainer's own work on scores.
+    """
+
+    share: float = 0.0
+    queueing: float = 0.0
+    serving: float = 0.0
+    retries: float = 0.0
+    cold_starts: float = 0.0
+    other: float = 0.0
+
+    @property
+    def most(self) -> str:
+        """The largest part."""
+        return max((*PARTS, "other"), key=lambda part: float(getattr(self, part)))
+
+
+def score_wait(waits: Sequence[Wait], spans: Sequence[Span], *, begin: float, end: float) -> ScoreWait:
+    """Return the share of the step from `begin` to `end`; what is outside of it does not count."""
+    if end <= begin:
+        return ScoreWait()
+    changes: list[tuple[float, int, Part | None]] = []
+    for one in waits:
+        first, last = max(begin, one.begin), min(end, one.end)
+        if first < last:
+            changes += [(first, 1, None), (last, -1, None)]
+    for span in spans:
+        if begin < span.end and span.begin < min(end, span.end):
+            changes += [(span.begin, span.samples, span.part), (span.end, -span.samples, span.part)]
+    changes.sort(key=lambda change: change[0])
+    samples: dict[Part, int] = dict.fromkeys(PARTS, 0)
+    seconds: dict[str, float] = dict.fromkeys([*PARTS, "other"], 0.0)
+    waiting = 0
+    for (now, change, part), (after, _, _) in pairwise(changes):
+        if part is None:
+            waiting += change
+        else:
+            samples[part] += change
+        if waiting > 0 and after > now:
+            if count := sum(samples.values()):
+                for each, number in samples.items():
+                    seconds[each] += (after - now) * number / count
+            else:
+                seconds["other"] += after - now
+    parts = {part: spent / (end - begin) for part, spent in seconds.items()}
+    return ScoreWait(share=min(1.0, math.fsum(parts.values())), **parts)
+
+
+class ScoreWaits:
+    """Records them for one trainer's process; samples may be at the pools of any thread.
+
+    Args:
+        clock: Of the trainer; that of the client is the same, `time.monotonic`.
+        begin: When the first step began; None where that is not known, and then the first step has no share.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, begin: float | None = None) -> None:
+        self._clock = clock
+        self._begin = begin
+        self._waits: list[Wait] = []
+        self._since = math.inf
+        """What ended before has no part in a wait."""
+        self._spans: list[Span] = []
+        self._kept = 1.0
+        """The share of spans that are kept."""
+
+    @contextmanager
+    def waiting(self) -> Iterator[Wait]:
+        """Within this block the trainer waits for nothing but scores; it may say later that this began later."""
+        wait = Wait(self._clock())
+        self._waits.append(wait)
+        self._since = min(self._since, wait.begin)
+        try:
+            yield wait
+        finally:
+            wait.end = self._clock()
+
+    def spent(self, part: Part, begin: float, end: float, *, samples: int = 1) -> None:
+        """Take in what samples were at, when that has ended."""
+        if end <= self._since or end <= begin:
+            return
+        if self._kept < 1.0 and random.random() >= self._kept:  # noqa: S311 - no secret
+            return
+        self._spans.append(Span(part, begin, end, samples))
+        if len(self._spans) >= MOST_SPANS:
+            self._spans = random.sample(self._spans, MOST_SPANS // 2)
+            self._kept /= 2
+
+    def lap(self) -> ScoreWait | None:
+        """Return the share of the step that ends now; None for the first one, where it is not known when it began."""
+        begin, self._begin = self._begin, self._clock()
+        waits, spans = self._waits, self._spans
+        self._waits = [one for one in waits if one.end == math.inf]
+        self._since = self._begin if self._waits else math.inf
+        self._spans, self._kept = [], 1.0
+        return None if begin is None else score_wait(waits, spans, begin=begin, end=self._begin)
