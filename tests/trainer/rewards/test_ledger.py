@@ -101,11 +101,12 @@ async def test_a_pools_record_has_its_revision_and_commit_and_no_key(
     async with FakeWorker(revision="5f1c0de5") as worker:
         folder = write_local_pool(tmp_path, url=worker.url, model_type="Function", revisions=[model])
         (folder / "key").write_text("key-of-the-router")
+        worker.name = "skywork-0"
         async with open_reward({"pool": POOL, "ledger": tmp_path / "ledger"}) as reward:
             await reward.rate(Episode(prompt="?", response="a", id="one"))
     [record] = records(tmp_path / "ledger")
     assert (record["pool"], record["revisions"], record["commit"]) == (POOL, ["5f1c0de5"], "c0ffee")
-    assert record["attempts"] == 1
+    assert (record["attempts"], record["workers"]) == (1, ["skywork-0"])
     assert "key-of-the-router" not in json.dumps(record)
 
 
@@ -195,7 +196,7 @@ VALUES = st.recursive(
 def test_whatever_a_row_says_becomes_one_line(truth: Any, info: Mapping[str, Any], response: str) -> None:
     episode = Episode(prompt=response, response=response, ground_truth=truth, extra_info=info, group=(1, "a"))
     for outcome in (PartScore(1.0, {"x": Odd()}), FunctionFailedError("one", f"failed: {response}")):
-        line = line_of(Entry(0.0, SCORER, episode, outcome, 0.1, ()), text=True)
+        line = line_of(Entry(0.0, SCORER, episode, outcome, 0.1, (), ()), text=True)
         assert line.count(b"\n") == 1
         assert isinstance(json.loads(line), dict)
 
@@ -212,7 +213,7 @@ def test_whatever_a_row_says_becomes_one_line(truth: Any, info: Mapping[str, Any
 )
 def test_what_json_cannot_hold_is_not_kept_in_another_form(row: dict[str, Any]) -> None:
     episode = Episode(**{"prompt": "?", "response": "a", **row})
-    record = json.loads(line_of(Entry(0.0, SCORER, episode, PartScore(1.0), 0.1, ()), text=True))
+    record = json.loads(line_of(Entry(0.0, SCORER, episode, PartScore(1.0), 0.1, (), ()), text=True))
     assert record["score"] == 1.0
     assert not record.keys() & {"prompt", "response", "extra_info", "ground_truth"}
 

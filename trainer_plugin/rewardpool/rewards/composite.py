@@ -494,12 +494,16 @@ class _Meeting:
 async def _score(part: OpenPart, function: RewardFunction, draft: _Draft, ledger: Ledger | None) -> _Result:
     """Ask a part about one episode and apply its failure policy."""
     began = time.monotonic()
+    noted = Answering(draft.answering.wanted)
     with _under_way(part, 1):
         try:
-            outcome: PartScore | SampleError = await function.score(draft.episode)
+            with answering(noted):
+                outcome: PartScore | SampleError = await function.score(draft.episode)
         except SampleError as error:
             outcome = error
-        _record(ledger, part, draft.episode, outcome, began=began, seen=draft.answering)
+        finally:
+            draft.answering.add(noted)
+        _record(ledger, part, draft.episode, outcome, began=began, seen=noted)
         _note(part, outcome)
     return await _settled(part, outcome)
 
@@ -517,8 +521,9 @@ def _record(
     if ledger is None or isinstance(outcome, RevisionGoneError):
         return
     pool = part.scorer.pool
-    revisions = tuple(sorted(seen.seen.get(pool, ()))) if pool is not None else ()
-    ledger.add(part.scorer, episode, outcome, seconds=time.monotonic() - began, revisions=revisions)
+    revisions, workers = ((), ()) if pool is None else (seen.seen.get(pool, ()), seen.workers.get(pool, ()))
+    seconds = time.monotonic() - began
+    ledger.add(part.scorer, episode, outcome, seconds=seconds, revisions=sorted(revisions), workers=sorted(workers))
 
 
 @contextmanager

@@ -50,6 +50,8 @@ class Entry(NamedTuple):
     """From the part's turn to its score, queueing and retries included."""
     revisions: Sequence[str]
     """Of the pool's workers, those that answered."""
+    workers: Sequence[str]
+    """Their names."""
 
 
 def line_of(entry: Entry, *, text: bool) -> bytes:
@@ -69,6 +71,7 @@ def line_of(entry: Entry, *, text: bool) -> bytes:
         "pool": scorer.pool,
         "revisions": list(entry.revisions),
         "commit": scorer.commits.get(entry.revisions[0]) if len(entry.revisions) == 1 else None,
+        "workers": list(entry.workers),
         "judge": scorer.judge,
         "seed": scorer.seed,
         "attempts": _attempts(outcome, is_judge=scorer.judge is not None),

@@ -79,6 +79,7 @@ class Ledger:
         *,
         seconds: float,
         revisions: Sequence[str],
+        workers: Sequence[str] = (),
     ) -> None:
         """Keep what a part said of an episode, if it is among the share that is kept."""
         if self._config.share < 1 and not _is_chosen(episode, self._config.share):
@@ -86,7 +87,7 @@ class Ledger:
         if self._stopped is not None or len(self._waiting) >= MOST_WAITING:
             self._left_out += 1
             return
-        self._waiting.append(Entry(time.time(), scorer, episode, outcome, seconds, revisions))
+        self._waiting.append(Entry(time.time(), scorer, episode, outcome, seconds, revisions, workers))
 
     def report(self) -> LedgerReport:
         """What became of it so far."""
