@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 from support.command_line import CommandLine, rewardpool
-from support.fake_worker import FakeWorker, says
+from support.fake_worker import FakeWorker, right, says
 from support.local_pool import POOL, on_this_machine, write_local_pool
+
+from rewardpool.files.ledger import LedgerRecords
+from rewardpool.files.score import identity_of
+from rewardpool.rewards.config import parse_reward
 
 __all__ = ["rewardpool"]
 
@@ -29,6 +33,15 @@ def rows(count: int) -> None:
 
 def write(name: str, text: str) -> None:
     Path(name).write_text(text)
+
+
+def add(name: str, text: str) -> None:
+    with Path(name).open("a") as file:
+        file.write(text)
+
+
+def read(name: str) -> str:
+    return Path(name).read_text()
 
 
 def scores() -> list[dict[str, Any]]:
@@ -170,6 +183,7 @@ async def test_rescore_compares_raw_scores(worker: FakeWorker, rewardpool: Comma
     ledger_of({"response": "a", "score": 1.0}, {"response": "aaa", "score": 3.0})
     write("reward.yaml", f"pool: {POOL}\nweight: -1.0\n")
     ended = await asyncio.to_thread(rewardpool, "rescore", "ledger", "--reward", "reward.yaml", "-o", "json")
+    assert ended.code == 0, ended.err
     assert json.loads(ended.out)["kendall"] == 1.0
 
 
@@ -187,6 +201,63 @@ async def test_rescore_says_how_the_scores_agree(worker: FakeWorker, rewardpool:
     assert json.loads(failed.out)["rows"] == 1
     table = await asyncio.to_thread(rewardpool, *command)
     assert "Kendall's tau 1.000 within 1 prompts: 1 of 1 pairs in the same order, 0 tied now" in table.out
+
+
+async def test_rescore_leaves_out_what_a_job_adds_meanwhile(
+    tmp_path: Path, worker: FakeWorker, rewardpool: CommandLine
+) -> None:
+    ledger_of(*({"response": "a" * length, "score": 1.0} for length in range(1, 5)))
+    line = read("ledger/one.jsonl").splitlines(keepends=True)[0]
+
+    async def adds(request: Any) -> Any:
+        for name in ("ledger/one.jsonl", "ledger/two.jsonl"):
+            add(name, line)
+        return await right(request)
+
+    async with FakeWorker(afterwards=adds) as adding:
+        write_local_pool(tmp_path, url=adding.url, model_type="Function")
+        ended = await asyncio.to_thread(
+            rewardpool, "rescore", "ledger", "--pool", POOL, "--out", "out.jsonl", "-o", "json"
+        )
+    assert ended.code == 0, ended.err
+    assert (json.loads(ended.out)["rows"], len(scores())) == (4, 4)
+
+
+async def test_rescore_goes_on_with_the_records_that_it_began_with(worker: FakeWorker, rewardpool: CommandLine) -> None:
+    ledger_of(*({"response": "a" * length, "score": 1.0} for length in range(1, 5)))
+    command = ("rescore", "ledger", "--pool", POOL, "--out", "out.jsonl", "-o", "json")
+    await asyncio.to_thread(rewardpool, *command)
+    # As if it had been killed after the first record, and the job had gone on.
+    source = LedgerRecords(Path("ledger"), names=["x"])
+    checked = source.check()
+    first, *_ = read("out.jsonl").splitlines(keepends=True)
+    about = identity_of(parse_reward({"on_failure": "skip", "pool": POOL}))
+    head = {"sha256": checked.sha256, "rows": 4, "form": checked.form.name, **source.extent()}
+    write("out.jsonl.journal", json.dumps({"journal": 1, "input": head, "reward": about}) + "\n" + first)
+    await asyncio.to_thread(Path("out.jsonl").unlink)
+    for name in ("ledger/a.jsonl", "ledger/one.jsonl"):
+        add(name, read("ledger/one.jsonl"))
+    asked = len(worker.requests)
+    ended = await asyncio.to_thread(rewardpool, *command)
+    assert ended.code == 0, ended.err
+    assert ([one["row"] for one in scores()], len(worker.requests) - asked) == ([0, 1, 2, 3], 3)
+
+
+async def test_rescore_draws_the_scores_now_over_those_from_before(worker: FakeWorker, rewardpool: CommandLine) -> None:
+    ledger_of({"response": "a", "score": 1.0}, {"response": "aaa", "score": 3.0})
+    ended = await asyncio.to_thread(rewardpool, "rescore", "ledger", "--pool", POOL, "--plot", "agreement.png")
+    assert ended.code == 0, ended.err
+    assert (await asyncio.to_thread(Path("agreement.png").read_bytes)).startswith(b"\x89PNG")
+
+
+async def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_scored(
+    worker: FakeWorker, rewardpool: CommandLine
+) -> None:
+    ledger_of({"response": "a", "score": 1.0})
+    for name, message in (("a.jpg", "must end in .png"), ("none/a.png", "there is no folder none")):
+        ended = await asyncio.to_thread(rewardpool, "rescore", "ledger", "--pool", POOL, "--plot", name)
+        assert (ended.code, worker.requests) == (2, [])
+        assert message in ended.sentence
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from rewardpool import FileReport
 from rewardpool.files.agreement import Agreement, Comparison
 from rewardpool.files.ledger import LedgerRecords
 from rewardpool.rewards.config import parse_reward
-from rewardpool_cli import screens
+from rewardpool_cli import agreement_picture, screens
 from rewardpool_cli.errors import RefusedError, exit_unless
 from rewardpool_cli.options import Namespace, Output, OutputForm
 from rewardpool_cli.scoring import (
@@ -38,6 +38,9 @@ def rescore(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the scores; then a repeated command goes on.")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw the scores now over those from before.")
+    ] = None,
     adapter: Adapter = None,
     concurrency: Concurrency = None,
     wait_seconds: WaitSeconds = 0,
@@ -48,10 +51,12 @@ def rescore(
     The ledger must have texts (ledger.text of the reward's config). Order is compared among the responses to one
     prompt. Exit codes: 0, every record has a score; 1, some have none, or scoring stopped; 2, refused.
 
-    Example: rewardpool rescore ledger/ --pool rl/other --out other.jsonl
+    Example: rewardpool rescore ledger/ --pool rl/other --out other.jsonl --plot other.png
     """
     if output not in (None, Output.JSON):
         raise RefusedError(f"--output {output} is not for rescore: leave it out for a table, or give json")
+    if plot is not None:
+        agreement_picture.check(plot)
     spec = reward_spec(pool, namespace, reward, adapter=adapter, wait_seconds=wait_seconds, concurrency=concurrency)
     parsed = parse_reward(spec)
     if parsed.ledger is not None:
@@ -61,6 +66,8 @@ def rescore(
     comparison = Comparison()
     report = scored_source(spec, source, out, each=comparison.add)
     agreement = comparison.agreement()
+    if plot is not None and agreement.both:
+        agreement_picture.draw(comparison.groups(), agreement, plot)
     if output is Output.JSON:
         typer.echo(json.dumps(as_json(agreement, report, out)))
     else:

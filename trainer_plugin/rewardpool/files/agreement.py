@@ -2,7 +2,7 @@
 
 import math
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
@@ -48,8 +48,7 @@ class Agreement:
     @property
     def kendall(self) -> float | None:
         """Kendall's rank correlation within groups: 1 for the same order, -1 for the reverse; None without pairs."""
-        other = self.pairs - self.same_order - self.tied
-        return (self.same_order - other) / self.pairs if self.pairs else None
+        return _kendall(self.pairs, self.same_order, self.tied)
 
 
 class Comparison:
@@ -71,9 +70,13 @@ class Comparison:
             return
         self._groups.setdefault(record[GROUP], array("d")).extend((before, now))
 
+    def groups(self) -> list[list[tuple[float, float]]]:
+        """The scores before and now of the rows that have both, by group."""
+        return [list(zip(found[::2], found[1::2], strict=True)) for found in self._groups.values()]
+
     def agreement(self) -> Agreement:
         """How they agree."""
-        groups = [list(zip(found[::2], found[1::2], strict=True)) for found in self._groups.values()]
+        groups = self.groups()
         differences = [now - before for group in groups for before, now in group]
         both = len(differences)
         counts = [_order(group[:MOST_OF_A_GROUP]) for group in groups]
@@ -93,13 +96,22 @@ class Comparison:
         )
 
 
+def kendall_of(group: Sequence[tuple[float, float]]) -> float | None:
+    """Return the rank correlation of one group's scores before and now; None where no pair differed before."""
+    return _kendall(*_order(group[:MOST_OF_A_GROUP]))
+
+
+def _kendall(pairs: int, same: int, tied: int) -> float | None:
+    return (2 * same + tied - pairs) / pairs if pairs else None
+
+
 def _now(record: Mapping[str, Any]) -> float | None:
     """Return the raw score of the compared part; that of a reward with one part, whatever it is called there."""
     components: Mapping[str, float | None] = record.get("components", {})
     return next(iter(components.values())) if len(components) == 1 else components.get(record[PART])
 
 
-def _order(group: list[tuple[float, float]]) -> tuple[int, int, int]:
+def _order(group: Sequence[tuple[float, float]]) -> tuple[int, int, int]:
     """Return the pairs of a group that differed before, those in the same order now, and those that are equal now."""
     pairs = same = tied = 0
     for (before, now), (other_before, other_now) in combinations(group, 2):

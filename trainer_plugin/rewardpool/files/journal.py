@@ -157,5 +157,17 @@ class Journal:
                 )
 
 
+def begun_with(path: Path) -> Mapping[str, Any]:
+    """Return of which input and reward a journal is; nothing where there is none that can be read."""
+    try:
+        with path.open("rb") as file:
+            first = orjson.loads(file.readline())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return first if isinstance(first, dict) else {}
+
+
 def _shown(value: Any) -> str:
-    return ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, Mapping) else str(value)
+    if not isinstance(value, Mapping):
+        return str(value)
+    return ", ".join(f"{key} {one}" for key, one in value.items() if not isinstance(one, Mapping))

@@ -78,6 +78,16 @@ class LedgerRecords(Source):
                     left -= len(block)
         return digest.hexdigest()
 
+    def extent(self) -> dict[str, Any]:
+        """As `Source.extent`: the bytes of each file."""
+        return {"files": {file.name: size for file, size in self._files.items()}}
+
+    def go_on(self, extent: Mapping[str, Any]) -> None:
+        """As `Source.go_on`."""
+        if (before := extent.get("files")) is None:
+            return
+        self._files = {file: min(size, before[file.name]) for file, size in self._files.items() if file.name in before}
+
     def _empty(self) -> str:
         return "has no record without a score" if self._failed_only else "has no records"
 

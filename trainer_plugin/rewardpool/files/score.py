@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rewardpool.errors import ConfigError
-from rewardpool.files.journal import Journal
+from rewardpool.files.journal import Journal, begun_with
 from rewardpool.files.progress import Pace, Show, silent
 from rewardpool.files.results import fault_of, outcomes_of, record_of, write_output
 from rewardpool.files.source import Checked, Source, is_parquet, pyarrow_parquet
@@ -88,6 +88,7 @@ def score_file(
     """
     journal_path = journal_of(out)
     _check_output(out, journal_path)
+    source.go_on(begun_with(journal_path).get("input", {}))
     reading = Pace("read")
     checked = source.check(lambda rows: None if rows % 1024 else show(reading.progress(rows)))
     known = {"input": _input(source, checked), "reward": dict(about)}
@@ -186,7 +187,7 @@ def _unless_empty(journal: Journal) -> Iterator[None]:
 
 
 def _input(source: Source, checked: Checked) -> dict[str, Any]:
-    return {"sha256": checked.sha256, "rows": checked.rows, "form": checked.form.name}
+    return {"sha256": checked.sha256, "rows": checked.rows, "form": checked.form.name, **source.extent()}
 
 
 def _score(

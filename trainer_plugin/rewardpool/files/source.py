@@ -106,6 +106,13 @@ class Source(ABC):
         """Return the SHA-256 of what is read of it. Raises OSError."""
         return _sha256(self.path)
 
+    def extent(self) -> dict[str, Any]:
+        """Return how much of it is read, in what JSON can hold; nothing where that is all of it."""
+        return {}
+
+    def go_on(self, extent: Mapping[str, Any]) -> None:  # noqa: B027 - most files are read to their end
+        """Read as much as an earlier run, which said so by `extent`, and not what was added since."""
+
     def _empty(self) -> str:
         return "has no rows; give a file with at least one"
 
