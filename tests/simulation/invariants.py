@@ -1,7 +1,7 @@
 """What must hold at every moment, and what must be so in the end."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -13,6 +13,7 @@ from simulation.trainers import RENEW_SECONDS
 
 from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.times import time_of
 from rewardpool_control.autoscaler.recommend import PAUSE_SECONDS
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ WAITING_SECONDS: Final = 300.0
 """For a sample, at most, where nothing is wrong."""
 OPERATORS_OWN: Final = ("replica set", "somebody", "operator")
 """Whose deletion of a worker is what an operator wanted."""
+HEARD_SECONDS: Final = 8.0
+"""After a router could not be read, until its list is read again: pauses between looks grow to five seconds."""
 CALM_SECONDS: Final = 15.0
 """Without a fault, and with room for one worker more: whoever stops one by now knows of both."""
 TOLD_SECONDS: Final = 5.0
@@ -124,6 +127,8 @@ class Invariants:
         """A key of the data plane -> uid of the pool that had it first."""
         self._desired: dict[str, int] = {}
         """Uid of a pool -> the size that its status said last."""
+        self._unheard_at: defaultdict[str, float] = defaultdict(lambda: float("-inf"))
+        """When each router could not be read last."""
         self._led_at: dict[str, float] = {}
         """Operator -> when it was last seen to lead."""
         self._room, self._hopeless = Since(), Since()
@@ -170,10 +175,23 @@ class Invariants:
         if worker.dead or not worker.loaded or self._is_excused():
             return
         for router in self._world.cluster.routers():
-            if worker.url in router.entries and router.pool == worker.pool and self._is_heard(router):
+            if worker.url not in router.entries or router.pool != worker.pool or not self._is_heard(router):
+                continue
+            if self._world.time.monotonic() - self._unheard_at[router.pod] > HEARD_SECONDS or not self._is_due(worker):
                 self._world.violated(f"{worker.pod} was stopped by {by} while {router.pod} lists it")
         if worker.in_flight:
             self._world.note("stopped with", len(worker.in_flight), "in flight:", worker.pod)
+
+    def _is_due(self, worker: Worker) -> bool:
+        """Return whether the time that its drain may take is over."""
+        world, namespace = self._world, worker.pool[0]
+        pool, pod = world.server.get(names.KIND, *worker.pool), world.server.get("Pod", namespace, worker.pod)
+        if pool is None or pod is None:
+            return False
+        since = time_of(pod["metadata"].get("annotations", {}).get(names.ANNOTATION_DRAINING_SINCE))
+        return (
+            since is not None and (world.time.now() - since).total_seconds() >= pool["spec"]["worker"]["drainSeconds"]
+        )
 
     def removed(self, router: Router, entry: Entry) -> None:
         """An operator took it off the list."""
@@ -276,6 +294,9 @@ class Invariants:
         self._led_at |= {one.name: world.time.monotonic() for one in world.operators if one.leads}
         if sum(one.leads for one in world.operators) > 1:
             world.violated("two operators lead at once")
+        for router in world.cluster.routers():
+            if not self._is_heard(router):
+                self._unheard_at[router.pod] = world.time.monotonic()
         for pool in world.server.all(names.KIND):
             gpus, now = pool["spec"]["worker"]["gpus"], world.time.monotonic()
             key = pool["metadata"]["namespace"], pool["metadata"]["name"]

@@ -89,6 +89,14 @@ REGRESSIONS = {
         600011,
         (Step(395.3, "api: unreachable", 61.0, 564910),),
     ),
+    "a worker whose time to leave was over was stopped a second after the list of a router could be read again": (
+        1000074,
+        (
+            Step(122.4, "api: watch has nonsense", 54.0, 723409),
+            Step(123.7, "router: odd list", 25.0, 712798),
+            Step(144.6, "people: scale", 25.0, 769274),
+        ),
+    ),
 }
 """What a run violated -> its seed, and the fewest steps by which it did."""
 

@@ -122,9 +122,12 @@ def _unjustified(traffic: Traffic, ledger: Ledger, index: int, error: SampleErro
                 return f"after {seconds:.3f} s its revision is taken to be gone"
             return None
         case ScoreError(kind="worker" | "invalid_response"):
-            least = MAX_GENERATIONS / 2 if ask.is_judgement else plan.config["max_attempts"]
-            if not STRAY.intersection(plan.faults) and ledger.weight(text) < least:
-                return f"{ledger.weight(text)} failures at workers, and it was given up: {error}"
+            if ask.is_judgement:  # each may have cost a generation
+                least, weight = MAX_GENERATIONS, float(seen["worker"] + seen["invalid_response"] + seen["given_up"])
+            else:
+                least, weight = plan.config["max_attempts"], ledger.weight(text)
+            if not STRAY.intersection(plan.faults) and weight < least:
+                return f"{weight} failures at workers, and it was given up: {error}"
             return None
         case ScoreError(kind="busy") if ask.is_judgement:  # a gateway may have given up a generation
             return None if seen["busy"] else f"nobody was busy: {error}"

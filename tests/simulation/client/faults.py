@@ -541,6 +541,9 @@ async def odd_http(stage: Stage, seconds: float) -> None:
     """Forms of an answer that a server may use, and bytes that are none."""
 
     def odd(asked: Asked, whole: bytes) -> bytes | None:
+        if asked.is_odd:
+            return whole  # two forms in one answer are none
+        asked.is_odd = True
         head, _, body = whole.partition(b"\r\n\r\n")
         lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
         match stage.chance.randrange(9):
@@ -562,6 +565,8 @@ async def odd_http(stage: Stage, seconds: float) -> None:
                 return None
             case 4:
                 stage.fleet.ledger.failed(asked.only, "busy")
+                if asked.is_chat and b" 200 OK" in head:  # another server is there, so no judge began
+                    stage.fleet.ledger.generations[asked.texts[0]] -= 1
                 return b"SSH-2.0-OpenSSH_9.2\r\n"
             case 5:
                 stage.fleet.ledger.failed(asked.only, "invalid_response")

@@ -29,9 +29,18 @@ from rewardpool_api.contract import (
 from rewardpool_api.names import SERIES_PLACES, SERIES_REQUEST_SECONDS, WORKERS_METRICS_PATH
 
 Kind = Literal[
-    "worker", "invalid_response", "busy", "waiting", "unauthorized", "not_found", "wrong_model", "other_revision"
+    "worker",
+    "invalid_response",
+    "busy",
+    "given_up",
+    "waiting",
+    "unauthorized",
+    "not_found",
+    "wrong_model",
+    "other_revision",
 ]
-"""Of a failure, as the client calls it."""
+"""Of a failure, as the client calls it; `given_up` are those of `busy` after which a judge may have answered."""
+GIVEN_UP: Final = (408, 502, 504)
 ROUTER_PATIENCE_SECONDS: Final = 30.0
 METRICS_PATIENCE_SECONDS: Final = 5.0
 OPENS_AFTER: Final = 20
@@ -109,6 +118,8 @@ class Asked:
     worker: "Worker | None" = None
     timer: TimerHandle | None = None
     is_over: bool = False
+    is_odd: bool = False
+    """The form of its answer was changed."""
 
     @property
     def only(self) -> str | None:
@@ -393,6 +404,8 @@ class Router:
         """Answer with a failure."""
         kind = kind or ("worker" if status == 500 else "busy")
         self.fleet.ledger.failed(asked.only, kind)
+        if status in GIVEN_UP:
+            self.fleet.ledger.failed(asked.only, "given_up")
         body = f'{{"error":{{"code":"{code}","message":"trouble"}}}}'.encode()
         self.reply(asked, status, body, headers=headers)
 

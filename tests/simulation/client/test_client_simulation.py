@@ -46,6 +46,9 @@ FOUND: Final = {
     "a judge's generation was not counted when its kept connection broke": plan_of(31178, samples=SAMPLES),
     "a sample that waited for the first score, cancelled, kept its place in the queue": plan_of(185),
     "a sample whose request with others had used up its time was sent once more": plan_of(31492),
+    "a sample that one of two routers refused was sent again at each answer to another": (
+        plan_of(900478, samples=1640, faults=("everything_is_slow", "all_workers_gone"))
+    ),
 }
 """What was wrong, and the run that found it."""
 

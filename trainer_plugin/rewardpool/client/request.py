@@ -91,6 +91,8 @@ class ScoreRequest(Generic[T]):
     """Attempts that failed and were worth another one."""
     refusals: "Refusals | None" = field(default=None, init=False)
     """Those by workers of another revision than the one that may answer."""
+    failed_at: float | None = field(default=None, init=False)
+    """When the latest attempt that failed was sent (the loop's time)."""
     overtaken: int = field(default=0, init=False)
     """Those of them since which, or while which, the pool answered another request."""
     failures: float = field(default=0.0, init=False)

@@ -349,8 +349,12 @@ class Retry:
             return
         retries, kind = request.retries, error.kind
         is_away = error.is_away
-        if is_away and connections.outage.answered_at > self.sent_at:
-            # Others find somebody there: what this one went through before that is no reason to go on pausing.
+        before = self.sent_at if request.failed_at is None else request.failed_at
+        request.failed_at = self.sent_at
+        if is_away and connections.outage.answered_at > before:
+            # The pool answers others, so earlier failures are no reason for a long pause. Trap: this counts from the
+            # attempt before. An attempt that is refused within a millisecond has seen no answer, and would be sent
+            # again at each answer to another sample.
             request.overtaken += 1
             retries, kind, is_away = request.overtaken, "busy", False
         self.go_on_within(pause_before(retries, kind, uniform=connections.uniform, retry_after=error.retry_after))
