@@ -538,6 +538,9 @@ class Cluster:
         if not one.node.runs or one.uid not in self.running:
             return
         self._kill(one)
+        if hasattr(one, "ending"):  # a pod that was deleted starts nothing any more
+            self._pod_later(one, 0.1, self._ended)
+            return
         one.ended, one.started = {**ended, "finishedAt": rfc3339(self.server._now())}, False
         one.waiting = "CrashLoopBackOff" if one.restarts else "ContainerCreating"
         wait = CRASH_PAUSES[min(one.restarts, len(CRASH_PAUSES) - 1)] if pause is None else pause
