@@ -6,14 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Final
 
-from simulation.client.fleet import Ledger, is_bad, judgement_of, refusal_of, score_of
+from simulation.client.fleet import Kind, Ledger, is_bad, judgement_of, refusal_of, score_of
 from simulation.client.network import Network, NetworkLoop
 from simulation.client.plan import Plan
 from simulation.client.traffic import End, Traffic
 
 from rewardpool import Scored, Unscored
 from rewardpool.client.hedging import MIN_BURST, MOST_HEDGES, SHARE
+from rewardpool.client.outage import PROBE_SECONDS
 from rewardpool.client.pool import MAX_GENERATIONS
 from rewardpool.client.request_timer import LEAST_LEFT_OPEN
 from rewardpool.client.retry import REFUSALS, REFUSING_SECONDS
@@ -33,8 +35,11 @@ SLACK_SECONDS = 1.0
 """Between two looks at what is in flight, also for a sample that goes alone after a request with others."""
 CALM = {"nothing", "everything_is_slow", "worker_is_slow", "bad_samples"}
 """Faults in which workers say what they have in work, and routers hand it on."""
-ATTEMPTS = (60, 5)
-"""Of one sample for all that is not a worker's failure, and more for each second."""
+MAY_HAVE_COST: Final[tuple[Kind, ...]] = ("worker", "broken", "invalid_response", "given_up")
+"""Failures after which a judge may have answered."""
+WINDOW_SECONDS = 5.0
+MOST_IN_WINDOW = 2 * MOST_HEDGES + int(WINDOW_SECONDS / PROBE_SECONDS[0])
+"""One sample alone is every probe of a pool that is away."""
 STRAY = {"answers_repeated", "answers_swapped", "idle_connections_end"}
 """Answers that nobody asked for: whose request they reach, the ledger does not know; a refusal by HTTP names none."""
 
@@ -123,7 +128,7 @@ def _unjustified(traffic: Traffic, ledger: Ledger, index: int, error: SampleErro
             return None
         case ScoreError(kind="worker" | "invalid_response"):
             if ask.is_judgement:  # each may have cost a generation
-                least, weight = MAX_GENERATIONS, float(seen["worker"] + seen["invalid_response"] + seen["given_up"])
+                least, weight = MAX_GENERATIONS, float(sum(seen[kind] for kind in MAY_HAVE_COST))
             else:
                 least, weight = plan.config["max_attempts"], ledger.weight(text)
             if not STRAY.intersection(plan.faults) and weight < least:
@@ -182,10 +187,10 @@ def of_attempts(traffic: Traffic, ledger: Ledger, network: Network) -> Iterator[
     for text, seen in ledger.failures.items():
         if (weight := seen["worker"] + seen["invalid_response"] / 2) > bound:
             yield f"{text[:60]!r} failed {weight:g} times at workers, of at most {most}"
-    first, each_second = ATTEMPTS
-    for text, count in ledger.arrivals.most_common(1):
-        if count > first + each_second * plan.timeout * max(1, len(traffic.pools)) / 4:
-            yield f"{text[:60]!r} was sent {count} times"
+    for text, times in ledger.arrivals.items():
+        most_sent = MOST_IN_WINDOW * max(1, len(traffic.pools))
+        if any(after - before < WINDOW_SECONDS for before, after in zip(times, times[most_sent:], strict=False)):
+            yield f"{text[:60]!r} was sent more than {most_sent} times in {WINDOW_SECONDS:g} s"
     if CALM.issuperset(plan.faults) and ledger.asked_in_work:
         yield f"{ledger.asked_in_work} requests were sent beside one that a worker said it had in work"
     for text, count in ledger.generations.items():

@@ -30,6 +30,7 @@ from rewardpool_api.names import SERIES_PLACES, SERIES_REQUEST_SECONDS, WORKERS_
 
 Kind = Literal[
     "worker",
+    "broken",
     "invalid_response",
     "busy",
     "given_up",
@@ -39,7 +40,10 @@ Kind = Literal[
     "wrong_model",
     "other_revision",
 ]
-"""Of a failure, as the client calls it; `given_up` are those of `busy` after which a judge may have answered."""
+"""Of a failure, as the client calls it; `given_up` are those of `busy` after which a judge may have answered.
+
+A kept connection that is `broken` is no failure: the request goes on a new one.
+"""
 GIVEN_UP: Final = (408, 502, 504)
 ROUTER_PATIENCE_SECONDS: Final = 30.0
 METRICS_PATIENCE_SECONDS: Final = 5.0
@@ -80,7 +84,8 @@ class Ledger:
     scored: set[tuple[str, str]] = field(default_factory=set)
     """Text and revision."""
     failures: dict[str, Counter[Kind]] = field(default_factory=dict)
-    arrivals: Counter[str] = field(default_factory=Counter)
+    arrivals: dict[str, list[float]] = field(default_factory=dict)
+    """When it came."""
     generations: Counter[str] = field(default_factory=Counter)
     """Of a judge, begun."""
     answered_at: list[float] = field(default_factory=list)
@@ -293,7 +298,7 @@ class Router:
         asked = self._read(cable, path, head, data[end + 4 :])
         cable.on_it.append(asked)
         if asked.only is not None:
-            self.fleet.ledger.arrivals[asked.only] += 1
+            self.fleet.ledger.arrivals.setdefault(asked.only, []).append(asked.came_at)
         if self.fleet.lists_requests and self.fleet.has_in_work(asked):
             self.fleet.ledger.asked_in_work += 1
         if self.fleet.is_watched is not None and self.fleet.is_watched(asked.texts):
@@ -431,7 +436,7 @@ class Router:
     def break_off(self, asked: Asked) -> None:
         """Reset the connection of a request."""
         asked.is_over = True
-        self.fleet.ledger.failed(asked.only, "worker")
+        self.fleet.ledger.failed(asked.only, "broken" if asked.cable.is_kept else "worker")
         asked.cable.on_it.clear()
         asked.cable.reset()
 
@@ -457,7 +462,7 @@ class Router:
         """End the process: what it had is lost."""
         for cable in [cable for cable in self.fleet.network.open if cable.address == self.address]:
             for asked in cable.on_it:
-                self.fleet.ledger.failed(asked.only, "worker")
+                self.fleet.ledger.failed(asked.only, "broken" if cable.is_kept else "worker")
             self.left(cable)
         self.fleet.network.stop(self.address)
 

@@ -162,6 +162,8 @@ class Cable(asyncio.Transport):
         self.address = address
         self.is_over = False
         """The server's end is closed, or was told that the client's is."""
+        self.is_kept = False
+        """An answer went over it."""
         self.buffer = b""
         """What the server has of a request that is not whole."""
         self.on_it: list[Any] = []
@@ -260,6 +262,7 @@ class Cable(asyncio.Transport):
     def answer(self, data: bytes, *, is_last: bool = True) -> None:
         """Send a part of an answer."""
         if not self.is_over:
+            self.is_kept = is_last
             self._send_down(data, is_last=is_last)
 
     def end(self) -> None:

@@ -9,7 +9,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_worker import Behaviour, FakeWorker, hangs, refuses, right, says
-from support.pauses import no_pause
+from support.pauses import short_pause
 
 from rewardpool import Pool, RewardConfig, Sample, Scored, Unscored
 from rewardpool.client.breaker import PATIENCE, Breaker
@@ -36,7 +36,7 @@ PENALTY = {"policy": {"penalty": 0.0}, "verifier": "skip", "infra": "skip", "cap
 
 
 def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
-    return injected_pool(RewardConfig(url=worker.url, on_failure=PENALTY, **settings), call_later=no_pause)
+    return injected_pool(RewardConfig(url=worker.url, on_failure=PENALTY, **settings), call_later=short_pause)
 
 
 def embedding(numbers: str) -> Behaviour:
