@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
+.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -312,6 +312,9 @@ bench-engine: setup-dev setup-server setup-sglang ## Measure real engines, direc
 
 bench-teacher: setup-dev ## Measure a teacher's wire beside nested JSON, and its client beside a bare session (10 minutes; BENCH_ARGS="--positions 2048 --rounds 2")
 	@PYTHONPATH=bench $(DEV)/bin/python -m teacher_cost $(BENCH_ARGS)
+
+bench-ledger: setup-dev setup-server ## Measure what a ledger costs the client's samples a second (5 minutes; BENCH_ARGS="--rounds 5 --samples 1000")
+	@PYTHONPATH=bench:tests $(DEV)/bin/python -m ledger_cost $(BENCH_ARGS)
 
 bench-operator: setup-dev ## Measure 1,000 pools made at once on kwok, beside the same Deployments alone (Linux, Go)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m operator_scale $(BENCH_ARGS)
