@@ -1,8 +1,10 @@
 """`rewardpool verify --determinism`: what is sent, what is concluded, and replicas that are asked past the router."""
 
 import asyncio
+import io
 import json
 import math
+import re
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from rich.console import Console
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuses, says
 from support.kube_builders import a_pod, a_pool
 from support.local_pool import POOL, on_this_machine, write_local_pool
@@ -22,6 +25,7 @@ from rewardpool_api import RewardPoolSpec, RewardPoolStatus, names
 from rewardpool_api.contract import CallerError
 from rewardpool_api.engines import FOR_MODELS
 from rewardpool_cli import app
+from rewardpool_cli.commands.verify import certificate_screen
 from rewardpool_cli.verification import Tolerance
 from rewardpool_cli.verification.determinism import (
     Answer,
@@ -168,7 +172,7 @@ def test_of_three_replicas_the_odd_one_is_named_whichever_is_first() -> None:
 def test_a_silent_replica_is_said_once_and_is_never_the_reference() -> None:
     found = certificate(measured("worker-1", ("no answer in time",) * 3), measured("worker-2"))
     assert (found.holds, found.reference) == (False, "worker-2")
-    assert found.mends == ("worker-1 does not answer: no answer in time",)
+    assert found.mends == ("worker-1 gives no numbers: no answer in time",)
     json.dumps(found.as_json(), allow_nan=False)
 
 
@@ -200,6 +204,17 @@ def test_what_mends_it_is_the_engines_setting_against_the_likeliest_cause(
     assert said in found.mends[0]
 
 
+def test_the_screen_shows_each_condition_and_what_mends_it() -> None:
+    console = Console(width=120, file=io.StringIO(), record=True)
+    found = certificate(measured(batched=OTHER))
+    console.print(certificate_screen(found, pool="rl/rm", allowed="0"))
+    shown = console.export_text()
+    assert "rl/rm against itself: does not hold" in shown
+    assert re.search(r"in batches +2 +1 of 3 +2 of 3\n", shown)
+    assert re.search(r"on every replica +not measured *\n", shown)
+    assert "1. set VLLM_BATCH_INVARIANT=1 in spec.engine.env" in shown
+
+
 # Replicas, asked one by one.
 
 SAMPLES = own_samples(7, most_tokens=1024, chunks=True)
@@ -228,7 +243,7 @@ async def test_two_replicas_of_a_right_engine_hold(kind: str) -> None:
     assert all(finding.pairs for finding in found.findings)
 
 
-# A second look at a sample is also the second of its two looks: alone and in a batch.
+# A sample that comes a second time comes so in a batch too, and alone behind one.
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
@@ -272,7 +287,7 @@ async def test_one_of_two_replicas_that_does_not_answer_is_asked_once_and_named(
     found = await measured_on(behaviour, numbers_of(), request_seconds=1)
     assert (found.holds, found.reference) == (False, "worker-2")
     (mend,) = found.mends
-    assert mend.startswith("worker-1 does not answer")
+    assert mend.startswith("worker-1 gives no numbers")
     assert said in mend
 
 
@@ -288,7 +303,7 @@ async def test_a_replica_that_is_slow_holds() -> None:
 
 async def test_what_is_not_done_in_all_the_time_there_is_does_not_hold() -> None:
     found = await measured_on(numbers_of(), replica_seconds=0)
-    assert found.mends == ("worker-1 does not answer: not done within 0 s",)
+    assert found.mends == ("worker-1 gives no numbers: not done within 0 s",)
 
 
 async def test_a_sample_that_the_model_refuses_does_not_silence_its_replica() -> None:

@@ -50,3 +50,10 @@ def test_the_pools_scores_are_those_of_the_golden_file(machine: LocalMachine) ->
 def test_the_pools_scores_are_those_of_transformers_on_the_same_weights(machine: LocalMachine) -> None:
     code, said = told(machine, "verify", "-f", machine.home / "pool.yaml", "--transformers", "--max-abs-diff", "1e-5")
     assert (code, "against transformers: holds" in said) == (0, True), said
+
+
+def test_the_pools_numbers_do_not_depend_on_how_they_are_asked_for(machine: LocalMachine) -> None:
+    code, said = told(machine, "verify", "-f", machine.home / "pool.yaml", "--determinism", "--json")
+    found = json.loads(said[said.index("{") :])
+    print({each["condition"]: each["max_abs_diff"] for each in found["conditions"]})
+    assert (code, found["holds"], found["mends"]) == (0, True, []), said

@@ -169,7 +169,7 @@ def certificate_screen(certificate: Certificate, *, pool: str, allowed: str) -> 
     summary = "holds" if certificate.holds else "does not hold"
     lines = [
         Text.assemble(f"{pool} against itself: ", (summary, "green" if certificate.holds else "red")),
-        Text(f"each sample compared with itself alone on {len(certificate.replicas)} replicas; allowed: {allowed}"),
+        Text(f"each sample compared with itself alone; replicas: {len(certificate.replicas)}; allowed: {allowed}"),
     ]
     made = Table(box=None, pad_edge=False, header_style="dim")
     made.add_column("condition", no_wrap=True)

@@ -374,7 +374,7 @@ def _mends(findings: Iterable[Finding], reference: str, spec: RewardPoolSpec) ->
                 odd.add(pair.replica)
             else:
                 broken.add(finding.condition)
-    mends = [f"{replica} does not answer: {problem}" for replica, problem in silent.items()]
+    mends = [f"{replica} gives no numbers: {problem}" for replica, problem in silent.items()]
     if broken:
         mends.append(_setting(broken, spec))
     if odd:

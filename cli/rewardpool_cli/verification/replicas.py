@@ -46,7 +46,6 @@ MOST_REPLICAS: Final = 64
 TOP_K: Final = 8
 """Most likely tokens of each position that a teacher is asked for."""
 
-
 OnProgress = Callable[[int], None]
 Progress = Callable[[str, int], AbstractContextManager[OnProgress]]
 """Shows how much of a total is done, by the name of whom it is asked."""
@@ -171,12 +170,12 @@ async def measure(
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         return await asyncio.gather(
-            *(_Interview(session, replica, samples, asked, count).carry_out(steps) for replica in replicas)
+            *(_Asker(session, replica, samples, asked, count).carry_out(steps) for replica in replicas)
         )
 
 
-class _Interview:
-    """Of one replica."""
+class _Asker:
+    """Asks one replica, until it does not answer or its time is over."""
 
     def __init__(
         self,
