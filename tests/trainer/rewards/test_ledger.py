@@ -188,11 +188,12 @@ class Odd:
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.floats() | st.text(st.characters()) | st.binary() | st.builds(Odd) | st.just({1, 2}),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=3),
+    max_leaves=6,
 )
 
 
-@given(VALUES, st.dictionaries(st.text(), VALUES), st.text(st.characters()))
+@given(VALUES, st.dictionaries(st.text(), VALUES, max_size=2), st.text(st.characters()))
 def test_whatever_a_row_says_becomes_one_line(truth: Any, info: Mapping[str, Any], response: str) -> None:
     episode = Episode(prompt=response, response=response, ground_truth=truth, extra_info=info, group=(1, "a"))
     for outcome in (PartScore(1.0, {"x": Odd()}), FunctionFailedError("one", f"failed: {response}")):
