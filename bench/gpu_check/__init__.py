@@ -4,5 +4,5 @@
     run     each of them, by the project's own commands and client
     report  what came of them, as a table and as JSON
 
-None of it was run on a GPU so far. `--on-cpu` runs what a CPU can do of it, so that the rest is known to work.
+Three checks were run on a GPU: docs/benchmarks.md has them. `--on-cpu` runs what a CPU can do.
 """

@@ -47,7 +47,7 @@ class SleepSpec(ApiModel):
     """Colocation with the trainer on the same GPUs."""
 
     enabled: bool = False
-    """Start the engine so that it sleeps, its weights kept in the machine's memory, whenever no trainer holds the pool awake. For one machine and GPU engines only; not yet run on a GPU."""
+    """Start the engine so that it sleeps, its weights kept in the machine's memory, whenever no trainer holds the pool awake. For one machine and GPU engines only."""
     max_abs_diff: Annotated[float, Field(ge=0)] = 0.01
     """Largest difference between the score of a probe before the engine first slept and after each wake, in units of the raw score (of a judge: of a log-probability). An engine beyond it lost its weights: it scores nothing and is started again."""
 
