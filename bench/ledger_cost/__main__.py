@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
     WITHOUT: {},
     "JSON lines": {"text": False},
     "JSON lines with texts": {"text": True},
+    **({"Parquet with texts": {"text": True, "format": "parquet", "file_mib": 1}} if find_spec("pyarrow") else {}),
 }
 CONCURRENCY: Final = 256
 GROUP: Final = 8

@@ -18,6 +18,7 @@ from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool import ConfigError, Episode, FunctionFailedError, LedgerReport, Reward, UnscoredError
+from rewardpool.rewards.ledger import config
 from rewardpool.rewards.ledger.config import LedgerConfig
 from rewardpool.rewards.ledger.record import Entry, Scorer, judge_hash, line_of
 from rewardpool.rewards.ledger.writer import Ledger
@@ -217,6 +218,12 @@ def test_what_json_cannot_hold_is_not_kept_in_another_form(row: dict[str, Any]) 
     record = json.loads(line_of(Entry(0.0, SCORER, episode, PartScore(1.0), 0.1, (), ()), text=True))
     assert record["score"] == 1.0
     assert not record.keys() & {"prompt", "response", "extra_info", "ground_truth"}
+
+
+def test_parquet_without_pyarrow_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"reward\.ledger\.format.*takes pyarrow: pip install"):
+        by_length({"folder": tmp_path, "format": "parquet"})
 
 
 @pytest.mark.parametrize(

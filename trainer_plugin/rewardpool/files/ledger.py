@@ -1,19 +1,22 @@
 """A ledger as a file of rows: its records are scored again, and compared with what they had.
 
-A ledger is a file of JSON lines, or the folder of them. A last line that a killed process left torn is no record.
+A ledger is a file of JSON lines or Parquet, or the folder of them. A last line that a killed process left torn is no
+record. A job may put a Parquet file in the place of one of JSON lines meanwhile, so all files are open from the begin.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import orjson
 
 from rewardpool.errors import ConfigError, InvalidSampleError
 from rewardpool.files.forms import RESPONSE, FileRow, Form, FormError
-from rewardpool.files.source import Source
+from rewardpool.files.source import Source, pyarrow_parquet
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.ledger import parquet
 
 BLOCK_BYTES: Final = 1 << 20
 RECORDS: Final = Form(name="records of a ledger", prompt="prompt", answers={RESPONSE: "response"})
@@ -43,7 +46,8 @@ class LedgerRecords(Source):
         self._part = part
         self._failed_only = failed_only
         # A job may still append to them: what it adds is no part of this.
-        self._files = {file: file.stat().st_size for file in _files(path)}
+        self._open = dict(map(_opened, _files(path)))
+        self._files = {file: os.fstat(open_file.fileno()).st_size for file, open_file in self._open.items()}
         self._parts: set[str] = set()
 
     def _raw(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -72,10 +76,11 @@ class LedgerRecords(Source):
         """As `Source.digest`, and of what is compared."""
         digest = hashlib.sha256(f"{self._part} {self._failed_only}".encode())
         for path, left in self._files.items():
-            with path.open("rb") as file:
-                while block := file.read(min(BLOCK_BYTES, left)):
-                    digest.update(block)
-                    left -= len(block)
+            file = self._open[path]
+            file.seek(0)
+            while block := file.read(min(BLOCK_BYTES, left)):
+                digest.update(block)
+                left -= len(block)
         return digest.hexdigest()
 
     def extent(self) -> dict[str, Any]:
@@ -93,13 +98,19 @@ class LedgerRecords(Source):
 
     def _records(self) -> Iterator[tuple[Mapping[str, Any], str]]:
         for path, left in self._files.items():
-            with path.open("rb") as file:
-                for line, text in enumerate(file, start=1):
-                    left -= len(text)
-                    if left < 0 or not text.endswith(b"\n"):
-                        break
-                    place = f"{path}, line {line}"
-                    yield _record(text, place), place
+            file = self._open[path]
+            file.seek(0)
+            if path.suffix == parquet.SUFFIX:
+                for row, record in enumerate(_rows(path, file)):
+                    place = f"{path}, row {row}"
+                    yield _checked(record, place), place
+                continue
+            for line, text in enumerate(file, start=1):
+                left -= len(text)
+                if left < 0 or not text.endswith(b"\n"):
+                    break
+                place = f"{path}, line {line}"
+                yield _record(text, place), place
 
     def _is_meant(self, record: Mapping[str, Any], place: str) -> bool:
         self._parts.add(record["part"])
@@ -129,6 +140,18 @@ def _record(text: bytes, place: str) -> Mapping[str, Any]:
         record = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise ConfigError(place, f"is not JSON ({error}); it is no ledger, or was changed") from None
+    return _checked(record, place)
+
+
+def _rows(path: Path, file: BinaryIO) -> Iterator[Mapping[str, Any]]:
+    pyarrow_parquet(str(path))
+    try:
+        yield from parquet.records_in(file)
+    except (ValueError, OSError) as error:  # pyarrow's own errors are among them
+        raise ConfigError(str(path), f"is no Parquet file that can be read ({error})") from None
+
+
+def _checked(record: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(record, dict) or not all(name in record for name in _NEEDS):
         raise ConfigError(place, "is no record of a ledger; give the folder or a file of one")
     if not isinstance(record["score"], int | float | None) or not isinstance(record["part"], str):
@@ -141,6 +164,16 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise ConfigError(str(path), "does not exist; give the folder or a file of a ledger")
-    if files := sorted(path.glob("*.jsonl")):
-        return files
-    raise ConfigError(str(path), "has no files of a ledger, *.jsonl")
+    # By its stem, a file that is both is complete in Parquet.
+    found = {file.stem: file for suffix in (".jsonl", parquet.SUFFIX) for file in path.glob(f"*{suffix}")}
+    if found:
+        return sorted(found.values())
+    raise ConfigError(str(path), f"has no files of a ledger, *.jsonl or *{parquet.SUFFIX}")
+
+
+def _opened(path: Path) -> tuple[Path, BinaryIO]:
+    try:
+        return path, path.open("rb")
+    except FileNotFoundError:  # since it was listed, a Parquet file took its place
+        path = path.with_suffix(parquet.SUFFIX)
+        return path, path.open("rb")

@@ -1,9 +1,10 @@
 """What of a reward's scores is kept, and where."""
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 
 class LedgerConfig(BaseModel):
@@ -18,8 +19,18 @@ class LedgerConfig(BaseModel):
     text: bool = False
     """Whether prompts, responses and what else is known of them are kept, for `rewardpool rescore`, and not only their
     hashes."""
+    format: Literal["jsonl", "parquet"] = "jsonl"
+    """`parquet` puts a Parquet file in the place of each file of JSON lines that is full, and of the last one at the
+    end."""
     file_mib: Annotated[int, Field(ge=1, le=65_536)] = 64
     """A file of so many MiB is followed by another one."""
+
+    @field_validator("format")
+    @classmethod
+    def _can_be_written(cls, given: str) -> str:
+        if given == "parquet" and find_spec("pyarrow") is None:
+            raise ValueError("takes pyarrow: pip install 'rewardpool[parquet]', or use jsonl")
+        return given
 
 
 def _as_mapping(value: Any) -> Any:

@@ -9,12 +9,14 @@ import zlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from rewardpool.appending import write_whole
 from rewardpool.errors import SampleError
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.ledger import parquet
 from rewardpool.rewards.ledger.config import LedgerConfig
 from rewardpool.rewards.ledger.record import Entry, Scorer, line_of
 from rewardpool.rewards.reward_function import PartScore
@@ -127,13 +129,14 @@ class Ledger:
                 with self._changed:
                     self._ended = self._begun
                     self._changed.notify_all()
+            self._files.close()
         except OSError as error:
             self._end(os.strerror(error.errno) if error.errno else str(error))
         except Exception as error:  # whatever it is, it is the ledger's alone
             log.exception("the ledger failed")
             self._end(f"{type(error).__name__}: {error}")
         finally:
-            self._files.close()
+            self._files.abandon()
             with self._changed:
                 self._is_over = True
                 self._changed.notify_all()
@@ -169,6 +172,7 @@ class _Files:
     def __init__(self, config: LedgerConfig) -> None:
         self._config = config
         self._fd = -1
+        self._path = Path()
         self._end = 0
         self._number = 0
         self._name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{socket.gethostname()}-{os.getpid()}"
@@ -182,6 +186,14 @@ class _Files:
         self._end += len(data)
 
     def close(self) -> None:
+        """End the open file, which becomes a Parquet file where that is wanted. Raises OSError."""
+        if self._fd >= 0:
+            self.abandon()
+            if self._config.format == "parquet":
+                parquet.rewrite(self._path)
+
+    def abandon(self) -> None:
+        """End the open file as it is."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -192,9 +204,11 @@ class _Files:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         while self._fd < 0:
             self._number += 1
-            path = folder / f"{self._name}-{self._number:04}.jsonl"
+            self._path = folder / f"{self._name}-{self._number:04}.jsonl"
+            if self._path.with_suffix(parquet.SUFFIX).exists():
+                continue
             try:
-                self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             except FileExistsError:  # another ledger of this process, of the same second
                 continue
         self._end = 0

@@ -1,0 +1,68 @@
+"""A ledger's closed files in Parquet: what JSON lines hold, as columns."""
+
+import os
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+SUFFIX: Final = ".parquet"
+BATCH_ROWS: Final = 4096
+_JSON: Final = ("group", "prompt", "turns", "ground_truth", "extra_info")
+"""Of several types: columns of JSON texts."""
+_TEXTS: Final = ("id", "prompt_hash", "response_hash", "part", "pool", "commit", "judge", "fault", "kind", "problem")
+_MORE_TEXTS: Final = ("response", "data_source")
+_LISTS: Final = ("revisions", "workers")
+_NUMBERS: Final = ("at", "score", "seconds")
+_WHOLE: Final = ("version", "seed", "attempts")
+
+
+def rewrite(lines: Path) -> None:
+    """Put a Parquet file in the place of a closed file of JSON lines; it is there when it is whole. Raises OSError."""
+    import pyarrow  # an extra, which the config has seen to
+    import pyarrow.parquet
+
+    kinds = {
+        **dict.fromkeys((*_TEXTS, *_MORE_TEXTS, *_JSON), pyarrow.string()),
+        **dict.fromkeys(_LISTS, pyarrow.list_(pyarrow.string())),
+        **dict.fromkeys(_NUMBERS, pyarrow.float64()),
+        **dict.fromkeys(_WHOLE, pyarrow.int64()),
+    }
+    schema = pyarrow.schema(list(kinds.items()))
+    made = lines.with_suffix(".part")
+    try:
+        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with lines.open("rb") as read, os.fdopen(descriptor, "wb") as written:
+            with pyarrow.parquet.ParquetWriter(written, schema, compression="zstd") as table:
+                while batch := [_columns(orjson.loads(line)) for line in islice(read, BATCH_ROWS)]:
+                    table.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
+            written.flush()
+            os.fsync(descriptor)
+        os.replace(made, lines.with_suffix(SUFFIX))
+    finally:
+        made.unlink(missing_ok=True)
+    lines.unlink()
+
+
+def records_in(file: Any) -> Iterator[Mapping[str, Any]]:
+    """Return the records of an open Parquet file, as the JSON lines had them.
+
+    Raises:
+        ValueError: It is no such file; pyarrow's own errors are among these.
+        OSError: It cannot be read.
+    """
+    import pyarrow.parquet
+
+    for batch in pyarrow.parquet.ParquetFile(file).iter_batches(BATCH_ROWS):
+        for row in batch.to_pylist():
+            known = {name: value for name, value in row.items() if value is not None}
+            yield {"score": None, **known, **{name: orjson.loads(known[name]) for name in _JSON if name in known}}
+
+
+def _columns(record: dict[str, Any]) -> dict[str, Any]:
+    for name in _JSON:
+        if record.get(name) is not None:
+            record[name] = orjson.dumps(record[name]).decode()
+    return record
