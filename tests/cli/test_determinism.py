@@ -127,7 +127,7 @@ def broken(found: Certificate) -> set[Condition]:
 
 def test_the_same_numbers_everywhere_hold() -> None:
     found = certificate(measured(), measured("worker-2"))
-    assert (found.holds, found.mends) == (True, ())
+    assert (found.holds, found.remedies) == (True, ())
     assert [finding.max_abs_diff for finding in found.findings] == [0.0] * 5
 
 
@@ -159,20 +159,20 @@ def test_teachers_have_no_order_and_each_of_their_numbers_counts() -> None:
 
 def test_an_answer_with_fewer_numbers_does_not_hold() -> None:
     found = certificate(measured(alone=((-1.0, -2.0),) * 3, cached=((-1.0,), (-1.0, -2.0), (-1.0, -2.0))))
-    assert "1 numbers, and alone 2" in found.mends[0]
+    assert "1 numbers, and alone 2" in found.remedies[0]
 
 
 def test_of_three_replicas_the_odd_one_is_named_whichever_is_first() -> None:
     odd = ((1.25,), (1.5,), (2.0,))
     found = certificate(measured("worker-1", odd), measured("worker-2"), measured("worker-3"))
     assert (broken(found), found.reference) == ({REPLICAS}, "worker-2")
-    assert found.mends[0].startswith("worker-1 and worker-2 have other numbers")
+    assert found.remedies[0].startswith("worker-1 and worker-2 have other numbers")
 
 
 def test_a_silent_replica_is_said_once_and_is_never_the_reference() -> None:
     found = certificate(measured("worker-1", ("no answer in time",) * 3), measured("worker-2"))
     assert (found.holds, found.reference) == (False, "worker-2")
-    assert found.mends == ("worker-1 gives no numbers: no answer in time",)
+    assert found.remedies == ("worker-1 gives no numbers: no answer in time",)
     json.dumps(found.as_json(), allow_nan=False)
 
 
@@ -196,15 +196,15 @@ OTHER = ((3.0,), (1.5,), (2.0,))
         (spec(env=[{"name": "VLLM_BATCH_INVARIANT", "value": "1"}]), ["batched"], "vllm has no further setting"),
     ],
 )
-def test_what_mends_it_is_the_engines_setting_against_the_likeliest_cause(
+def test_what_remedies_it_is_the_engines_setting_against_the_likeliest_cause(
     pool: RewardPoolSpec, odd: list[str], said: str
 ) -> None:
     found = certificate(measured(**dict.fromkeys(odd, OTHER)), pool=pool)
-    assert len(found.mends) == 1
-    assert said in found.mends[0]
+    assert len(found.remedies) == 1
+    assert said in found.remedies[0]
 
 
-def test_the_screen_shows_each_condition_and_what_mends_it() -> None:
+def test_the_screen_shows_each_condition_and_what_remedies_it() -> None:
     console = Console(width=120, file=io.StringIO(), record=True)
     found = certificate(measured(batched=OTHER))
     console.print(certificate_screen(found, pool="rl/rm", allowed="0"))
@@ -286,9 +286,9 @@ async def test_one_of_two_replicas_that_does_not_answer_is_asked_once_and_named(
 ) -> None:
     found = await measured_on(behaviour, numbers_of(), request_seconds=1)
     assert (found.holds, found.reference) == (False, "worker-2")
-    (mend,) = found.mends
-    assert mend.startswith("worker-1 gives no numbers")
-    assert said in mend
+    (remedy,) = found.remedies
+    assert remedy.startswith("worker-1 gives no numbers")
+    assert said in remedy
 
 
 async def test_a_replica_that_is_slow_holds() -> None:
@@ -303,7 +303,7 @@ async def test_a_replica_that_is_slow_holds() -> None:
 
 async def test_what_is_not_done_in_all_the_time_there_is_does_not_hold() -> None:
     found = await measured_on(numbers_of(), replica_seconds=0)
-    assert found.mends == ("worker-1 gives no numbers: not done within 0 s",)
+    assert found.remedies == ("worker-1 gives no numbers: not done within 0 s",)
 
 
 async def test_a_sample_that_the_model_refuses_does_not_silence_its_replica() -> None:

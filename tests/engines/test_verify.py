@@ -56,4 +56,4 @@ def test_the_pools_numbers_do_not_depend_on_how_they_are_asked_for(machine: Loca
     code, said = told(machine, "verify", "-f", machine.home / "pool.yaml", "--determinism", "--json")
     found = json.loads(said[said.index("{") :])
     print({each["condition"]: each["max_abs_diff"] for each in found["conditions"]})
-    assert (code, found["holds"], found["mends"]) == (0, True, []), said
+    assert (code, found["holds"], found["remedies"]) == (0, True, []), said

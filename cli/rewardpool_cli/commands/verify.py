@@ -180,8 +180,8 @@ def certificate_screen(certificate: Certificate, *, pool: str, allowed: str) -> 
         off = f"{len(finding.off)} of {len(finding.pairs)}" if finding.pairs else "not measured"
         flips = "" if not finding.ordered else f"{finding.flips} of {finding.ordered}"
         made.add_row(finding.condition.in_words, largest, off, flips, style="" if finding.holds else "red")
-    mends = [Text(f"{number}. {mend}") for number, mend in enumerate(certificate.mends, start=1)]
-    return Group(*lines, Text(""), made, *([Text("")] if mends else []), *mends)
+    remedies = [Text(f"{number}. {remedy}") for number, remedy in enumerate(certificate.remedies, start=1)]
+    return Group(*lines, Text(""), made, *([Text("")] if remedies else []), *remedies)
 
 
 def _meant(name: str | None, file: Path | None, namespace: str | None) -> RewardPool:

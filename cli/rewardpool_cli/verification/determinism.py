@@ -239,7 +239,7 @@ class Certificate:
     reference: str
     """The replica that most others agree with."""
     findings: tuple[Finding, ...]
-    mends: tuple[str, ...]
+    remedies: tuple[str, ...]
     """What to do, the first one first; empty where it holds."""
 
     @property
@@ -254,7 +254,7 @@ class Certificate:
             "replicas": self.replicas,
             "reference": self.reference,
             "conditions": [finding.as_json() for finding in self.findings],
-            "mends": self.mends,
+            "remedies": self.remedies,
         }
 
 
@@ -272,7 +272,7 @@ def certify(
         steps: In which way.
         measured: By replica, at least one.
         tolerance: What may differ.
-        spec: Says what would mend it.
+        spec: Says what would remedy it.
     """
     alone = {
         one.replica: {
@@ -314,7 +314,7 @@ def certify(
             )
         )
     return Certificate(
-        replicas=tuple(alone), reference=reference, findings=tuple(findings), mends=_mends(findings, reference, spec)
+        replicas=tuple(alone), reference=reference, findings=tuple(findings), remedies=_remedies(findings, reference, spec)
     )
 
 
@@ -361,8 +361,8 @@ def _flips(groups: Sequence[range], answers: Mapping[int, Answer], alone: Mappin
     return ordered, flips
 
 
-def _mends(findings: Iterable[Finding], reference: str, spec: RewardPoolSpec) -> tuple[str, ...]:
-    """What would mend it; of what a replica does by itself the likeliest cause alone, since others follow from it."""
+def _remedies(findings: Iterable[Finding], reference: str, spec: RewardPoolSpec) -> tuple[str, ...]:
+    """What would remedy it; of what a replica does by itself the likeliest cause alone, since others follow from it."""
     silent: dict[str, str] = {}
     broken: set[Condition] = set()
     odd: set[str] = set()
@@ -374,15 +374,15 @@ def _mends(findings: Iterable[Finding], reference: str, spec: RewardPoolSpec) ->
                 odd.add(pair.replica)
             else:
                 broken.add(finding.condition)
-    mends = [f"{replica} gives no numbers: {problem}" for replica, problem in silent.items()]
+    remedies = [f"{replica} gives no numbers: {problem}" for replica, problem in silent.items()]
     if broken:
-        mends.append(_setting(broken, spec))
+        remedies.append(_setting(broken, spec))
     if odd:
-        mends.append(
+        remedies.append(
             f"{', '.join(sorted(odd))} and {reference} have other numbers: start the odd one anew; if it stays so, give"
             " all of them the same GPU, driver, image and spec.engine"
         )
-    return tuple(mends)
+    return tuple(remedies)
 
 
 def _setting(broken: set[Condition], spec: RewardPoolSpec) -> str:
