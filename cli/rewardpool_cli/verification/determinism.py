@@ -314,7 +314,10 @@ def certify(
             )
         )
     return Certificate(
-        replicas=tuple(alone), reference=reference, findings=tuple(findings), remedies=_remedies(findings, reference, spec)
+        replicas=tuple(alone),
+        reference=reference,
+        findings=tuple(findings),
+        remedies=_remedies(findings, reference, spec),
     )
 
 
