@@ -38,6 +38,8 @@ CALM = {"nothing", "everything_is_slow", "worker_is_slow", "bad_samples"}
 MAY_HAVE_COST: Final[tuple[Kind, ...]] = ("worker", "broken", "invalid_response", "given_up")
 """Failures after which a judge may have answered."""
 WINDOW_SECONDS = 5.0
+MOST_REFUSED = 2 * REFUSALS * (MOST_HEDGES + 1)
+"""More, where one revision is to answer: a refusal costs nothing, and others are sent beside each."""
 MOST_IN_WINDOW = 2 * MOST_HEDGES + int(WINDOW_SECONDS / PROBE_SECONDS[0])
 """One sample alone is every probe of a pool that is away."""
 STRAY = {"answers_repeated", "answers_swapped", "idle_connections_end"}
@@ -188,7 +190,7 @@ def of_attempts(traffic: Traffic, ledger: Ledger, network: Network) -> Iterator[
         if (weight := seen["worker"] + seen["invalid_response"] / 2) > bound:
             yield f"{text[:60]!r} failed {weight:g} times at workers, of at most {most}"
     for text, times in ledger.arrivals.items():
-        most_sent = MOST_IN_WINDOW * max(1, len(traffic.pools))
+        most_sent = (MOST_IN_WINDOW + (MOST_REFUSED if plan.pinned else 0)) * max(1, len(traffic.pools))
         if any(after - before < WINDOW_SECONDS for before, after in zip(times, times[most_sent:], strict=False)):
             yield f"{text[:60]!r} was sent more than {most_sent} times in {WINDOW_SECONDS:g} s"
     if CALM.issuperset(plan.faults) and ledger.asked_in_work:
