@@ -57,6 +57,9 @@ WANTED_REVISION = ";revision="
 OTHER_REVISION = "other_revision"
 """`error.code` of a worker of another revision than the wanted one."""
 
+MOST_WORKER_NAME = 253
+"""Characters, as Kubernetes allows a pod's."""
+
 NO_WORKER_CODES = ("model_not_found", "no_available_workers")
 """`error.code` of a router that has no worker at all (smg, status 404), or none that lives (both routers, status 503).
 No worker of ours answers with one of these."""
@@ -257,8 +260,9 @@ def _worker(said: object) -> Worker:
     if not isinstance(said, dict):
         return Worker()
     name, seconds, ready = said.get("name"), _finite(said.get("seconds")), _finite(said.get("ready_seconds"))
+    is_name = isinstance(name, str) and 0 < len(name) <= MOST_WORKER_NAME and name.isprintable()
     return Worker(
-        name if isinstance(name, str) else None,
+        name if is_name else None,
         None if seconds is None else max(0.0, seconds),
         None if ready is None else max(0.0, ready),
     )

@@ -9,7 +9,7 @@ from rewardpool.client.answer import check_echo, read_judgement
 from rewardpool.client.answer import read_score as read_echoed_score
 from rewardpool.client.retry import RetryableError
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleTooLongError, ScoreError
-from rewardpool_api.contract import CallerError, Echo, Signature
+from rewardpool_api.contract import CallerError, Echo, Signature, Worker
 
 
 def body(*items: object, **fields: str) -> bytes:
@@ -240,3 +240,10 @@ def test_an_error_in_an_answer_to_another_request_is_not_this_samples() -> None:
 def test_words_of_a_judge_for_another_request_are_refused() -> None:
     with pytest.raises(RetryableError, match="to the request 'r-2'"):
         check_echo(200, json.dumps({"choices": [], "request_id": "r-2"}).encode(), Echo("r-1", is_required=False))
+
+
+@pytest.mark.parametrize("name", ["", "a\n", "\ud800", "a" * 254, 7, None])
+def test_a_name_of_a_worker_that_cannot_be_one_is_left_out(name: object) -> None:
+    answer = json.dumps({"data": [{"embedding": [1.0]}], "worker": {"name": name, "seconds": 2.0}}).encode()
+    echo = Echo("r-1", is_required=False)
+    assert read_echoed_score(200, answer, "s", echo=echo).by.worker == Worker(None, 2.0)
