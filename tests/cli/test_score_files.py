@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -241,6 +243,20 @@ async def test_rescore_goes_on_with_the_records_that_it_began_with(worker: FakeW
     ended = await asyncio.to_thread(rewardpool, *command)
     assert ended.code == 0, ended.err
     assert ([one["row"] for one in scores()], len(worker.requests) - asked) == ([0, 1, 2, 3], 3)
+
+
+def test_a_ledger_may_have_more_files_than_a_process_may_open(tmp_path: Path) -> None:
+    record = {"at": 1.0, "part": "length", "prompt_hash": "p", "response_hash": "r", "score": 1.0}
+    for number in range(20):
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps(record | {"prompt": "?", "response": f"{number}"}) + "\n")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 10, limits[1]))
+    try:
+        assert LedgerRecords(tmp_path, names=["length"]).check().rows == 20
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 async def test_rescore_draws_the_scores_now_over_those_from_before(worker: FakeWorker, rewardpool: CommandLine) -> None:

@@ -42,3 +42,22 @@ def test_without_hedges_fewer_are_needed_and_the_message_says_so_where_that_help
     with pytest.raises(ConfigError, match=r"set `hedge: false`, or raise the limit"):
         open_files.allow(16_384, hedge=True)
     open_files.allow(16_384, hedge=False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "after"),
+    [
+        pytest.param((NO_LIMIT, NO_LIMIT), (NO_LIMIT, NO_LIMIT), id="no limit"),
+        pytest.param((256, 8192), (556, 8192), id="raised"),
+        pytest.param((256, 512), (512, 512), id="raised as far as it may be"),
+        pytest.param((256, NO_LIMIT), (556, NO_LIMIT), id="raised without an upper limit"),
+    ],
+)
+def test_a_process_may_be_allowed_more_than_now(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], after: tuple[int, int]
+) -> None:
+    found = [limits]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: found[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: found.append(wanted))
+    open_files.allow_more(300)
+    assert found[-1] == after

@@ -40,3 +40,11 @@ def allow(concurrency: int, *, hedge: bool) -> None:
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
     log.info("open files of this process: %d instead of %d, for %d requests in flight", need, soft, concurrency)
+
+
+def allow_more(files: int) -> None:
+    """Have this process be allowed so many more than now, as far as the administrator allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        most = soft + files
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

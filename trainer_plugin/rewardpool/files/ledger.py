@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final
 
 import orjson
 
+from rewardpool.client import open_files
 from rewardpool.errors import ConfigError, InvalidSampleError
 from rewardpool.files.forms import RESPONSE, FileRow, Form, FormError
 from rewardpool.files.source import Source, pyarrow_parquet
@@ -46,7 +47,9 @@ class LedgerRecords(Source):
         self._part = part
         self._failed_only = failed_only
         # A job may still append to them: what it adds is no part of this.
-        self._open = dict(map(_opened, _files(path)))
+        files = _files(path)
+        open_files.allow_more(len(files))
+        self._open = dict(map(_opened, files))
         self._files = {file: os.fstat(open_file.fileno()).st_size for file, open_file in self._open.items()}
         self._parts: set[str] = set()
 
