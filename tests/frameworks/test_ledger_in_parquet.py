@@ -79,6 +79,17 @@ def test_a_disk_that_is_full_then_stops_the_ledger_and_leaves_the_lines(
     assert (lines.suffix, len(records(tmp_path))) == (".jsonl", 2)
 
 
+def test_a_record_that_fits_in_no_column_leaves_its_file_as_lines_and_the_ledger_goes_on(tmp_path: Path) -> None:
+    with Ledger(LedgerConfig(folder=tmp_path, text=True, format="parquet", file_mib=1)) as ledger:
+        for version in ("one", 2):
+            episode = Episode(prompt="?", response="a" * (1 << 20), version=version)  # type: ignore[arg-type]
+            ledger.add(Scorer(part="length", commits={}), episode, PartScore(1.0), seconds=0.1, revisions=())
+            ledger.flush()
+    assert (ledger.report().records, ledger.report().stopped) == (2, None)
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".jsonl", ".parquet"]
+    assert [one["version"] for one in records(tmp_path)] == ["one", 2]
+
+
 def test_a_torn_file_is_refused_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 torn")
     with pytest.raises(Exception, match=r"a\.parquet: is no Parquet file that can be read"):

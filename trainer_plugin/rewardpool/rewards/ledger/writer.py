@@ -190,7 +190,12 @@ class _Files:
         if self._fd >= 0:
             self.abandon()
             if self._config.format == "parquet":
-                parquet.rewrite(self._path)
+                try:
+                    parquet.rewrite(self._path)
+                except OSError:
+                    raise
+                except Exception as error:  # of a value that a column cannot hold: nothing is lost, so all goes on
+                    log.warning("%s stays a file of JSON lines: %s: %s", self._path, type(error).__name__, error)
 
     def abandon(self) -> None:
         """End the open file as it is."""
