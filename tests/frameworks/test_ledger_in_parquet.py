@@ -11,7 +11,7 @@ import pytest
 
 from rewardpool import Episode
 from rewardpool.files.ledger import LedgerRecords
-from rewardpool.rewards.ledger import parquet
+from rewardpool.rewards.ledger import parquet, writer
 from rewardpool.rewards.ledger.config import LedgerConfig
 from rewardpool.rewards.ledger.record import Scorer
 from rewardpool.rewards.ledger.writer import Ledger
@@ -64,6 +64,14 @@ def test_lines_that_become_parquet_while_they_are_read_stay_readable(tmp_path: P
     parquet.rewrite(lines)
     assert reading.digest() == before
     assert reading.check().rows == 1
+
+
+def test_the_last_file_may_take_longer_to_become_parquet_than_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "CLOSE_SECONDS", 0.0)
+    assert keep(tmp_path, "?", format="parquet").report().stopped is None
+    assert [file.suffix for file in tmp_path.iterdir()] == [".parquet"]
 
 
 def test_a_disk_that_is_full_then_stops_the_ledger_and_leaves_the_lines(

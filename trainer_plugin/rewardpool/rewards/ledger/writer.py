@@ -29,6 +29,8 @@ MOST_WAITING: Final = 100_000
 """Entries that wait to be written; further ones are left out."""
 CLOSE_SECONDS: Final = 5.0
 """For what waits to be written at the end."""
+REWRITE_SECONDS: Final = 60.0
+"""For the same where files become Parquet, which takes longer than to write their lines."""
 FLUSH_SECONDS: Final = 30.0
 """For what waits to be written when a file is scored, of which the report is the last word."""
 
@@ -116,9 +118,10 @@ class Ledger:
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
-        self._thread.join(CLOSE_SECONDS)
+        seconds = REWRITE_SECONDS if self._config.format == "parquet" else CLOSE_SECONDS
+        self._thread.join(seconds)
         if self._thread.is_alive():
-            self._end(_too_long(CLOSE_SECONDS))
+            self._end(_too_long(seconds))
 
     def _run(self) -> None:
         try:
