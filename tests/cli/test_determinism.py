@@ -317,6 +317,21 @@ async def test_a_sample_that_the_model_refuses_does_not_silence_its_replica() ->
     assert [answer for answer in alone if isinstance(answer, str)] == ["invalid_sample: no such token"]
 
 
+KEY = "key-of-the-pool-0123456789"
+
+
+async def test_the_words_of_a_replica_are_fit_for_a_terminal_and_without_the_key() -> None:
+    error = {"code": "odd", "message": f"\x1b[31m{KEY}" + "a" * 5000}
+    async with FakeWorker(afterwards=says(json.dumps({"error": error}))) as worker:
+        steps = plan(TEXTS, together=True, seed=7)
+        asked = Asked(fields={"model": "rm"}, key=KEY, top_k=None)
+        replica = Replica(name="worker-1", url=worker.url)
+        (answers,) = await measure([replica], TEXTS, steps, asked, on_progress=[].append)
+    said = str(answers.answers[0][0])
+    assert said.isprintable()
+    assert (KEY in said, len(said) <= 500) == (False, True)
+
+
 class Cluster(KubernetesSource):
     """An API server that has these pods."""
 

@@ -36,6 +36,7 @@ from rewardpool_kube.resources import PODS, Object
 from rewardpool_operator.kubernetes.pods import is_ready, worker_of
 from rewardpool_operator.probe import NoScoreError, logprobs_of, scores_of
 from rewardpool_runtime.listeners import check_listener
+from rewardpool_runtime.untrusted import printable, without_secrets
 
 REQUEST_SECONDS: Final = 120.0
 """For one answer. A replica that gives none in time is asked nothing more."""
@@ -43,6 +44,8 @@ REPLICA_SECONDS: Final = 1800.0
 """For all that a replica is asked."""
 CONNECT_SECONDS: Final = 5.0
 MOST_REPLICAS: Final = 64
+MOST_WORDS: Final = 500
+"""Characters of why a replica gives no numbers."""
 TOP_K: Final = 8
 """Most likely tokens of each position that a teacher is asked for."""
 
@@ -215,7 +218,7 @@ class _Asker:
             timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
             return await self._ask(positions, timeout)
         except (NoScoreError, InvalidResponseError) as error:
-            self._silent = str(error)
+            self._silent = self._said(str(error))
             return dict.fromkeys(positions, self._silent)
         finally:
             self._count()
@@ -239,5 +242,9 @@ class _Asker:
                     break
                 found.append((*values.logprobs, *values.top_logprobs))
         if isinstance(found, CallerError):
-            return dict.fromkeys(positions, f"{found.code}: {found.message}")
+            return dict.fromkeys(positions, self._said(f"{found.code}: {found.message}"))
         return dict(zip(positions, found, strict=True))
+
+    def _said(self, words: str) -> str:
+        """Return what a replica said, fit for a terminal: code of a model may run there, and can read the key."""
+        return without_secrets(printable(words, most=MOST_WORDS), [self._asked.key])
