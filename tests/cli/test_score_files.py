@@ -266,6 +266,14 @@ async def test_rescore_draws_the_scores_now_over_those_from_before(worker: FakeW
     assert (await asyncio.to_thread(Path("agreement.png").read_bytes)).startswith(b"\x89PNG")
 
 
+async def test_a_picture_that_fails_in_the_end_costs_no_result(worker: FakeWorker, rewardpool: CommandLine) -> None:
+    ledger_of({"response": "a", "score": 1.0}, {"response": "aaa", "score": 3.0})
+    await asyncio.to_thread(Path("agreement.png").mkdir)
+    ended = await asyncio.to_thread(rewardpool, "rescore", "ledger", "--pool", POOL, "--plot", "agreement.png")
+    assert ended.code != 0
+    assert "2: 2 with a score then and now" in ended.out
+
+
 async def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_scored(
     worker: FakeWorker, rewardpool: CommandLine
 ) -> None:

@@ -66,12 +66,12 @@ def rescore(
     comparison = Comparison()
     report = scored_source(spec, source, out, each=comparison.add)
     agreement = comparison.agreement()
-    if plot is not None and agreement.both:
-        agreement_picture.draw(comparison.groups(), agreement, plot)
     if output is Output.JSON:
         typer.echo(json.dumps(as_json(agreement, report, out)))
     else:
         screens.out.print(table(agreement))
+    if plot is not None and agreement.both:  # last: whatever keeps it from being written costs no result
+        agreement_picture.draw(comparison.groups(), agreement, plot)
     exit_unless(report.is_complete)
 
 
