@@ -13,6 +13,7 @@ from support.command_line import CommandLine, rewardpool
 from support.fake_worker import FakeWorker, right, says
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
+from rewardpool import ConfigError
 from rewardpool.files.ledger import LedgerRecords
 from rewardpool.files.score import identity_of
 from rewardpool.rewards.config import parse_reward
@@ -243,6 +244,12 @@ async def test_rescore_goes_on_with_the_records_that_it_began_with(worker: FakeW
     ended = await asyncio.to_thread(rewardpool, *command)
     assert ended.code == 0, ended.err
     assert ([one["row"] for one in scores()], len(worker.requests) - asked) == ([0, 1, 2, 3], 3)
+
+
+def test_a_ledger_that_lacks_what_its_scores_were_begun_with_is_refused_by_the_files_name(tmp_path: Path) -> None:
+    (tmp_path / "b.jsonl").write_text("")
+    with pytest.raises(ConfigError, match=r"has no a\.jsonl any more.* or is Parquet now"):
+        LedgerRecords(tmp_path, names=["length"]).go_on({"files": {"a.jsonl": 7}})
 
 
 def test_a_ledger_may_have_more_files_than_a_process_may_open(tmp_path: Path) -> None:

@@ -91,9 +91,15 @@ class LedgerRecords(Source):
         return {"files": {file.name: size for file, size in self._files.items()}}
 
     def go_on(self, extent: Mapping[str, Any]) -> None:
-        """As `Source.go_on`."""
+        """As `Source.go_on`; raises ConfigError where a file of that run is not there any more."""
         if (before := extent.get("files")) is None:
             return
+        if gone := sorted({*before} - {file.name for file in self._files}):
+            raise ConfigError(
+                str(self.path),
+                f"has no {', '.join(gone[:3])} any more, with which the scores in --out were begun: it was deleted, or"
+                " is Parquet now. Name another output, or delete the journal to begin anew",
+            )
         self._files = {file: min(size, before[file.name]) for file, size in self._files.items() if file.name in before}
 
     def _empty(self) -> str:
