@@ -19,7 +19,7 @@ Part = Literal["queueing", "serving", "retries", "cold_starts"]
 
 `queueing`: it waits for its turn at the client, at the router, or for a place of the worker; the network is in this.
 `serving`: a worker has it. Of a server that does not say how long it worked, the whole time to its answer.
-`retries`: from an attempt that came to nothing to the next one.
+`retries`: an attempt that came to nothing, and the pause after it.
 `cold_starts`: the pool has no worker yet.
 """
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
@@ -54,7 +54,7 @@ class ScoreWait:
         share: Of the step, from 0 to 1.
         queueing: Samples waited for their turn at the client, the router or the worker.
         serving: Workers had them.
-        retries: An attempt had come to nothing, and there was none after it yet.
+        retries: Attempts that came to nothing, and the pauses after them.
         cold_starts: The pool had no worker yet.
         other: No sample was at a pool: functions of the job, tokenizers, the trainer's own work on scores.
     """
