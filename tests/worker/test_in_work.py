@@ -10,11 +10,11 @@ def listed(in_work: InWork) -> list[str]:
 def test_a_request_has_a_line_until_it_is_answered_with_the_seconds_since_its_last_call_got_a_place() -> None:
     now = 10.0
     in_work = InWork(clock=lambda: now)
-    with in_work.request("a-1-7", calls=2) as started:
-        started()
+    with in_work.request("a-1-7", calls=2) as work:
+        work.started()
         now = 12.0
         assert listed(in_work) == ['rewardpool_request_seconds{request="a-1-7"} 0.000']
-        started()
+        work.started()
         now = 15.5
         assert listed(in_work) == ['rewardpool_request_seconds{request="a-1-7"} 3.500']
     assert in_work.exposition() == b""
