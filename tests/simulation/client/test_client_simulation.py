@@ -49,6 +49,9 @@ FOUND: Final = {
     "a sample that one of two routers refused was sent again at each answer to another": (
         plan_of(900478, samples=1640, faults=("everything_is_slow", "all_workers_gone"))
     ),
+    "a sample that had used up its time before the pool's last answer waited on for its turn": (
+        plan_of(940311, samples=724, faults=("network_cut", "all_workers_gone"))
+    ),
 }
 """What was wrong, and the run that found it."""
 

@@ -274,8 +274,8 @@ class ScoreRequest(Generic[T]):
 
     @property
     def waiting_since(self) -> float:
-        """When its wait began (the loop's time), earlier by what it had used up of its deadline."""
-        return self._queued_at - self.seconds
+        """When its wait for a pool that answers nobody began (the loop's time), earlier by what it had used up."""
+        return max(self._queued_at, self.connections.outage.answered_at) - self.seconds
 
     def expire(self) -> None:
         """End it while it waits: its deadline is over."""

@@ -21,7 +21,7 @@ from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
 from rewardpool.client.http import HttpClient
 from rewardpool.client.in_work import PATIENCE_SECONDS, Inquiry, InWork, Listing
 from rewardpool.client.limiter import AdaptiveLimiter, Pace
-from rewardpool.client.outage import Outage
+from rewardpool.client.outage import SILENCE_SECONDS, Outage
 from rewardpool.client.request_timer import RequestTimer
 from rewardpool.client.retry import kind_of_status
 from rewardpool.client.target import target
@@ -138,8 +138,8 @@ class Connections:
         """End waits for a slot that took a sample's whole deadline while nobody was answered; see whether it grew."""
         if self._places and self.endpoint.is_fixed_size:
             self.in_work.refresh(now, older_than=PLACES_SECONDS)
-        limit = now - self.config.timeout
-        if self.outage.answered_at <= limit:
+        if now - self.outage.answered_at >= SILENCE_SECONDS:
+            limit = now - self.config.timeout
             for expire_before in (self.slots.expire_before, *self.queues):
                 expire_before(limit)
 
