@@ -126,4 +126,4 @@ def test_a_callers_mistakes_are_no_fault_of_the_worker(router: str, vllm_server:
         chat = {"model": vllm_server.served_name, "messages": [{"role": "user", "content": "x"}]}
         status, _, answer = http("POST", f"{router}/v1/chat/completions", chat, key=key)
         assert (status, answer["error"]["code"]) == (200, "invalid_sample")
-    assert score(router, vllm_server, "four") == scored
+    assert score(router, vllm_server, "four")["data"] == scored["data"]
