@@ -62,7 +62,7 @@ def aims_table(result: Mapping[str, Any]) -> Table:
     table = Table("figure", "where", "measured", "aim", "met", title="Aims", title_justify="left")
     for aim in result["aims"]:
         met = "yes" if aim["met"] else "no"
-        cells = (aim["what"], aim["where"], f"{aim['measured']:.2f}", aim["aim"], met)
+        cells = (aim["what"], aim["where"], f"{aim['measured']:.3f}", aim["aim"], met)
         table.add_row(*cells, style=None if aim["met"] else "bold red")
     return table
 

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from client_cost.tables import aims_table
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -119,10 +120,7 @@ def show(result: dict[str, Any]) -> None:
             cells += [f"{spread['q25']:.3f} to {spread['q75']:.3f}"]
         table.add_row(way, *cells)
     console.print(table)
-    for aim in result["aims"]:
-        console.print(
-            f"{'met   ' if aim['met'] else 'MISSED'} {aim['what']}, {aim['where']}: {aim['measured']:.3f}, {aim['aim']}"
-        )
+    console.print(aims_table(result))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from client_cost.tables import aims_table
 from rich.console import Console
 from rich.table import Table
 
@@ -70,10 +71,7 @@ def show(result: dict[str, Any]) -> None:
             figures += [f"{size['seconds'][way][end] * 1e3:.1f}" for way in ("rewardpool", *wires.NESTED)]
         table.add_row(str(size["positions"]), str(size["top_k"]), *figures)
     console.print(table)
-    for aim in result["aims"]:
-        console.print(
-            f"{'met   ' if aim['met'] else 'MISSED'} {aim['what']}, {aim['where']}: {aim['measured']:.2f}, {aim['aim']}"
-        )
+    console.print(aims_table(result))
 
 
 if __name__ == "__main__":

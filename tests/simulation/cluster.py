@@ -58,6 +58,8 @@ class Running:
     ended: dict[str, Any] | None = None
     waiting: str = "ContainerCreating"
     started: bool = False
+    ending: bool = False
+    """It is being deleted."""
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
 
@@ -215,7 +217,7 @@ class Cluster:
         elif type_ in ("DELETED", "RESTORED") and one is not None:
             if self.server.get("Pod", *one.name) is None:
                 self._gone(one)
-        elif one is not None and "deletionTimestamp" in metadata and not hasattr(one, "ending"):
+        elif one is not None and "deletionTimestamp" in metadata and not one.ending:
             if one.node.reports:
                 self._end(one)
         elif one is not None:
@@ -506,7 +508,7 @@ class Cluster:
 
     def _end(self, one: Running) -> None:
         """Deleted: the hook before the end, then the end, once nothing is in flight or its grace is over."""
-        one.ending = True  # type: ignore[attr-defined]
+        one.ending = True
         if isinstance(one.program, Worker):
             self._stopped(one.program, self._deleted_by)
         self._pod_later(one, PRE_STOP_SECONDS if one.program is not None else 0.1, self._ended)
@@ -538,7 +540,7 @@ class Cluster:
         if not one.node.runs or one.uid not in self.running:
             return
         self._kill(one)
-        if hasattr(one, "ending"):  # a pod that was deleted starts nothing any more
+        if one.ending:  # a pod that was deleted starts nothing any more
             self._pod_later(one, 0.1, self._ended)
             return
         one.ended, one.started = {**ended, "finishedAt": rfc3339(self.server._now())}, False

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from rewardpool_cli.errors import FAILED, CommandError, RefusedError
 from rewardpool_cli.files import named, read_pool, read_text
 from rewardpool_cli.options import AsJson, Namespace, pools_here
 from rewardpool_cli.targets import Target, Where, locate, pool_here
-from rewardpool_cli.verification import Comparison, Tolerance, compare, served_dtype
+from rewardpool_cli.verification import Comparison, OnProgress, Tolerance, compare, served_dtype
 from rewardpool_cli.verification.determinism import Certificate
 from rewardpool_cli.verification.reference import NoReferenceError, Reference, scores_by_transformers
 from rewardpool_control.golden_set import GoldenSet, GoldenSetError, GoldenText, parse_golden_set
@@ -48,8 +48,6 @@ OWN_TEXTS: Final = (
     "!?.,;:-()[]{}<>",
 )
 """Scored where no file names texts: short ones that fit into every model."""
-
-OnProgress = Callable[[int], None]
 
 
 def verify(

@@ -6,12 +6,14 @@
 
 import math
 from bisect import bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rewardpool_api.engines import engines_where
 
+OnProgress = Callable[[int], None]
+"""Receives how much is done."""
 STEPS: Final = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 """By dtype: the distance between two neighbouring numbers from 1 to 2. From 8 to 16 it is eight times that."""
 STEPS_ALLOWED: Final = 4

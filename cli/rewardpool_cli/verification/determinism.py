@@ -204,7 +204,7 @@ class Finding:
     @property
     def max_abs_diff(self) -> float | None:
         """The largest difference of those that have numbers; None where none has."""
-        return max((pair.difference for pair in self.pairs if pair.problem is None), default=None)
+        return _largest(self.pairs)
 
     def as_json(self) -> dict[str, Any]:
         """All of it, for programs."""
@@ -222,13 +222,17 @@ class Finding:
             "order_flips": self.flips,
             "replicas": {
                 replica: {
-                    "max_abs_diff": max((pair.difference for pair in pairs if pair.problem is None), default=None),
+                    "max_abs_diff": _largest(pairs),
                     "off": sum(not pair.holds for pair in pairs),
                     "problem": next((pair.problem for pair in pairs if pair.problem is not None), None),
                 }
                 for replica, pairs in by_replica.items()
             },
         }
+
+
+def _largest(pairs: Iterable[Pair]) -> float | None:
+    return max((pair.difference for pair in pairs if pair.problem is None), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,6 +288,7 @@ def certify(
         for one in measured
     }
     reference = _reference(alone, tolerance)
+    is_teacher = spec.model.type == "Teacher"
     findings = []
     compared: list[tuple[str, Mapping[int, Answer], Mapping[int, Answer]]]
     for condition in Condition:
@@ -304,7 +309,6 @@ def certify(
             for position in sorted(answers)
         ]
         counts = [_flips(samples.groups, answers, base) for _, answers, base in compared]
-        is_teacher = spec.model.type == "Teacher"
         findings.append(
             Finding(
                 condition=condition,

@@ -20,7 +20,7 @@ from rewardpool_api.contract import CallerError, InvalidResponseError
 from rewardpool_api.engines import FOR_MODELS
 from rewardpool_api.teacher_wire import question
 from rewardpool_cli.errors import CommandError
-from rewardpool_cli.verification import Tolerance
+from rewardpool_cli.verification import OnProgress, Tolerance
 from rewardpool_cli.verification.determinism import (
     Answer,
     Certificate,
@@ -49,7 +49,6 @@ MOST_WORDS: Final = 500
 TOP_K: Final = 8
 """Most likely tokens of each position that a teacher is asked for."""
 
-OnProgress = Callable[[int], None]
 Progress = Callable[[str, int], AbstractContextManager[OnProgress]]
 """Shows how much of a total is done, by the name of whom it is asked."""
 
