@@ -182,6 +182,18 @@ async def test_a_command_that_is_refused_is_not_said_to_go_on(worker: FakeWorker
     assert "goes on" not in ended.err
 
 
+@pytest.mark.parametrize("begun", ["[1]", '"x"', '{"files": 7}', '{"files": {"one.jsonl": "x"}}'])
+async def test_a_journal_of_a_spoilt_input_is_refused_by_name(
+    begun: str, worker: FakeWorker, rewardpool: CommandLine
+) -> None:
+    ledger_of({"response": "a", "score": 1.0})
+    write("out.jsonl.journal", f'{{"journal": 1, "input": {begun}}}\n')
+    ended = await asyncio.to_thread(rewardpool, "rescore", "ledger", "--pool", POOL, "--out", "out.jsonl")
+    assert ended.code == 2
+    assert "out.jsonl.journal" in ended.sentence
+    assert "was begun with the input" in ended.sentence
+
+
 async def test_rescore_compares_raw_scores(worker: FakeWorker, rewardpool: CommandLine) -> None:
     ledger_of({"response": "a", "score": 1.0}, {"response": "aaa", "score": 3.0})
     write("reward.yaml", f"pool: {POOL}\nweight: -1.0\n")

@@ -157,14 +157,15 @@ class Journal:
                 )
 
 
-def begun_with(path: Path) -> Mapping[str, Any]:
-    """Return of which input and reward a journal is; nothing where there is none that can be read."""
+def input_of(path: Path) -> Mapping[str, Any]:
+    """Return the input that a journal was begun with; nothing where there is none that can be read."""
     try:
         with path.open("rb") as file:
             first = orjson.loads(file.readline())
     except (OSError, orjson.JSONDecodeError):
         return {}
-    return first if isinstance(first, dict) else {}
+    found = first.get("input") if isinstance(first, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _shown(value: Any) -> str:

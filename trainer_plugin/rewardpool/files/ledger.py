@@ -92,8 +92,9 @@ class LedgerRecords(Source):
 
     def go_on(self, extent: Mapping[str, Any]) -> None:
         """As `Source.go_on`; raises ConfigError where a file of that run is not there any more."""
-        if (before := extent.get("files")) is None:
-            return
+        before = extent.get("files")
+        if not isinstance(before, dict) or not all(isinstance(size, int) for size in before.values()):
+            return  # of no ledger, or spoilt: the journal is refused for another input
         if gone := sorted({*before} - {file.name for file in self._files}):
             raise ConfigError(
                 str(self.path),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rewardpool.errors import ConfigError
-from rewardpool.files.journal import Journal, begun_with
+from rewardpool.files.journal import Journal, input_of
 from rewardpool.files.progress import Pace, Show, silent
 from rewardpool.files.results import fault_of, outcomes_of, record_of, write_output
 from rewardpool.files.source import Checked, Source, is_parquet, pyarrow_parquet
@@ -88,7 +88,7 @@ def score_file(
     """
     journal_path = journal_of(out)
     _check_output(out, journal_path)
-    source.go_on(begun_with(journal_path).get("input", {}))
+    source.go_on(input_of(journal_path))
     reading = Pace("read")
     checked = source.check(lambda rows: None if rows % 1024 else show(reading.progress(rows)))
     known = {"input": _input(source, checked), "reward": dict(about)}
