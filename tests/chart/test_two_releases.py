@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fleet import free_port
 from support.kube_builders import FUNCTION
+from support.ports import free_port
 from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane

@@ -266,14 +266,13 @@ def test_a_ledger_that_lacks_what_its_scores_were_begun_with_is_refused_by_the_f
 
 def test_a_ledger_may_have_more_files_than_a_process_may_open(tmp_path: Path) -> None:
     record = {"at": 1.0, "part": "length", "prompt_hash": "p", "response_hash": "r", "score": 1.0}
-    for number in range(20):
-        (tmp_path / f"{number}.jsonl").write_text(json.dumps(record | {"prompt": "?", "response": f"{number}"}) + "\n")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = os.dup(0)
-    os.close(free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 10, limits[1]))
+    limit = max(int(number) for number in os.listdir("/proc/self/fd")) + 10
+    for number in range(limit):
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps(record | {"prompt": "?", "response": f"{number}"}) + "\n")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limits[1]))
     try:
-        assert LedgerRecords(tmp_path, names=["length"]).check().rows == 20
+        assert LedgerRecords(tmp_path, names=["length"]).check().rows == limit
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 

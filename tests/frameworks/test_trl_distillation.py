@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from support.fleet import free_port, server_python
+from support.fleet import server_python
 from support.local_machine import LocalMachine, finish, machine
 from support.parity import run
+from support.ports import free_port
 from support.processes import RealProcess, http
 from support.replicas import ON_CPU, START_SECONDS
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.fleet import eventually, free_port
+from support.fleet import eventually
 from support.local_machine import local_machine
 from support.neighbour import needs_two_users, neighbour, noted
+from support.ports import free_port
 from support.posts import post
 
 from rewardpool.client.connect import UnreachableError

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from support.decide_builders import a_pool
-from support.fleet import free_port
+from support.ports import free_port
 
 from rewardpool_local.replica import Replica
 from rewardpool_operator.probe import ProbeResult, probe_score, read_in_flight

@@ -16,10 +16,10 @@ from support.fleet import (
     SERVED_NAME,
     Program,
     eventually,
-    free_port,
     loopback_flags,
     server_python,
 )
+from support.ports import free_port
 
 from rewardpool import FunctionSample, Pool, RewardConfig, Sample
 from rewardpool_api import names

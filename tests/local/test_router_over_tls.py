@@ -13,10 +13,10 @@ from support.fleet import (
     SERVED_NAME,
     Program,
     eventually,
-    free_port,
     loopback_flags,
     server_python,
 )
+from support.ports import free_port
 from support.processes import RealProcess
 from support.reward_functions import expected_score
 

@@ -9,7 +9,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Self, get_args
 import aiohttp
 import pytest
 from support.patience import PATIENCE
+from support.ports import free_port
 from support.reward_functions import ENV_RECORD
 
 from rewardpool_api.names import (
@@ -56,13 +56,6 @@ def server_python() -> str:
     return python
 
 
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Program:
     """One process on a port of its own, which may be killed and started again on the same port."""
 
@@ -90,6 +83,9 @@ class Program:
         await eventually(self._is_healthy, what=f"{self.url} answers, see {self._log}", seconds=seconds)
 
     async def _is_healthy(self) -> bool:
+        # Another program at its port may answer in its place.
+        if (ended := self._process and self._process.poll()) is not None:
+            pytest.fail(f"the program for {self.url} ended with {ended}, see {self._log}")
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
             try:
                 async with session.get(self.url + "/health") as answer:

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from support.fleet import free_port, server_python
+from support.fleet import server_python
+from support.ports import free_port
 
 from rewardpool_api import names
 from rewardpool_worker.engines import LaunchTarget

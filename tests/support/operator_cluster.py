@@ -16,9 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.api_server import new_control_plane
 from support.cable import Cable
 from support.env_vars import env_vars
-from support.fleet import free_port, server_python
+from support.fleet import server_python
 from support.loopback_kubelet import LoopbackKubelet
 from support.operator_process import operator_process, restricted_kubeconfig
+from support.ports import free_port
 from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 from support.env_vars import env_vars
-from support.fleet import ROOT, free_port, server_python
+from support.fleet import ROOT, server_python
 from support.launch_target import KEY, target_in
 from support.patience import PATIENCE
+from support.ports import free_port
 from support.processes import RealProcess, http
 
 from rewardpool_api import RewardPoolSpec, names

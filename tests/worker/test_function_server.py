@@ -15,7 +15,8 @@ from urllib.request import Request, urlopen
 
 import psutil
 import pytest
-from support.fleet import free_port, server_python
+from support.fleet import server_python
+from support.ports import free_port
 from support.processes import RealProcess, http, scrape
 
 from rewardpool_api.contract import REQUEST_ID_HEADER, CallerError, parse_answer

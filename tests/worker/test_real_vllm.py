@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.fleet import free_port, server_python
+from support.fleet import server_python
+from support.ports import free_port
 from support.processes import RealProcess, http
 from support.vllm_server import VllmServer
 

@@ -9,7 +9,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from support.fleet import FLAVORS, free_port, server_python
+from support.fleet import FLAVORS, server_python
+from support.ports import free_port
 from support.processes import RealProcess
 
 from cluster.certificates import Authority, make_key

@@ -8,9 +8,9 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
 import pytest
-from support.fleet import free_port
 from support.operator_cluster import PATHS, seconds_until
 from support.operator_process import operator_process, restricted_kubeconfig
+from support.ports import free_port
 from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane

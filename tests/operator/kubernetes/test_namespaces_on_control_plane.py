@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from support.fleet import free_port
 from support.kube_builders import FUNCTION
 from support.operator_cluster import PATHS
 from support.operator_process import ACCOUNT, operator_process, restricted_kubeconfig
 from support.permissions import RULES
+from support.ports import free_port
 
 from cluster.control_plane import ControlPlane
 from rewardpool_api import names

@@ -25,11 +25,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from support.browser import browser, chromium
 from support.cable import Cable
-from support.fleet import free_port
 from support.kube_builders import FUNCTION
 from support.operator_cluster import PATHS, seconds_until
 from support.operator_process import ACCOUNT, operator_process, restricted_kubeconfig
 from support.permissions import PAGE_RULES, RULES
+from support.ports import free_port
 from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane

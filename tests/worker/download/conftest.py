@@ -1,13 +1,13 @@
 """A hub, a cache, and a download between them."""
 
 import itertools
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.downloads import FILES, REPO, Make
 from support.fake_hub import FakeHub
+from support.ports import free_port
 
 from rewardpool_worker.engine_side.download.cache import ModelCache
 from rewardpool_worker.engine_side.download.hub import HubSource
@@ -46,8 +46,6 @@ def download(hub: FakeHub, tmp_path: Path) -> Make:
     return make
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@pytest.fixture(name="free_port")
+def free_port_fixture() -> int:
+    return free_port()
