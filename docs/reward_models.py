@@ -1,62 +1,27 @@
-"""The page of reward models, made from the catalogue: `python docs/reward_models.py FILE`."""
+"""The popular models in the page of models, made from `cli/rewardpool_cli/catalogue/entries.yaml`.
+
+`python docs/reward_models.py docs/models.md`
+"""
 
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from rewardpool_api.generated import write_or_check
 from rewardpool_cli.catalogue.entries import ENTRIES
 from rewardpool_cli.catalogue.entry import Entry
 from rewardpool_cli.catalogue.manifest import as_yaml
 
-_HEADER = """\
-# Reward models
-
-How the popular reward models are served. `make reference` makes this page from the catalogue,
-`cli/rewardpool_cli/catalogue/entries.yaml`; at a terminal:
-
-```
-rewardpool models                             # this table
-rewardpool models skywork-reward-v2-qwen3     # the manifest
-rewardpool init --model hf://ORG/NAME         # the manifest of any model, from its config.json
-```
-
-**None of these models was run here**: what was run is a tiny one of the same class, on a CPU, with random weights.
-Every manifest is checked against the CRD, and its command line against the parsers of vLLM and SGLang. The classes are
-those that the models' pages name; `rewardpool init` reads config.json itself. GPUs are counted for cards of 80 GB.
-"""
-_SERVED = "\n## Served\n\nCompare the first scores with those on the model's page before you train on them.\n"
-_MANIFESTS = "\n## Manifests\n"
-_NOT_SERVED = """
-## Not served
-
-`rewardpool init` refuses these. What an engine answers without the model's own head is a number, and not a score: do
-not rename a class to make it load.
-"""
-_REFUSED = """
-## What `rewardpool init` goes by
-
-| in config.json | manifest |
-|---|---|
-| a class `…ForSequenceClassification` that vLLM has, one label | Discriminative, on vLLM, in the weights' own format |
-| the same, a class that only transformers has | Discriminative, on the engine transformers |
-| the same, several labels, or nothing said of them, which means two | a head by `--weights`; refused without |
-| `Qwen2ForRewardModel`, `Qwen2ForProcessRewardModel` | on vLLM, with a head for values per token |
-| `auto_map` with a class that scores | the engine transformers, with `--trust-remote-code`; refused without |
-| `…ForCausalLM`, `…ForConditionalGeneration` | Generative: a judge that writes |
-| any other class | refused, by its name |
-
-A model of this page gets its manifest from here, whatever config.json says. `spec.engine.maxModelLen` is what the model
-takes, 16384 at most.
-"""
+BEGIN, END = "<!-- models: made by `make reference` -->\n", "<!-- end of models -->\n"
+_NOT_SERVED = "\n### Not served\n\n`rewardpool init` refuses these.\n"
+_MANIFESTS = "\n### Manifests\n"
 
 
-def page() -> str:
-    """The page as Markdown."""
+def catalogue() -> str:
+    """The catalogue as Markdown: tables, and a manifest for each model that is served."""
     served = [entry for entry in ENTRIES if entry.spec is not None]
     others = [entry for entry in ENTRIES if entry.spec is None]
     parts = [
-        _HEADER,
-        _SERVED,
         *_table(
             ("models", "class", "score", "`rewardpool models`", "engines", "run", "mind"),
             (
@@ -69,9 +34,8 @@ def page() -> str:
             ("models", "class", "score", "why not", "run"),
             ((*_described(entry), entry.notes, entry.run or "not run") for entry in others),
         ),
-        _REFUSED,
         _MANIFESTS,
-        *(f"### {entry.name}\n\n```yaml\n{as_yaml(entry.manifest)}```\n" for entry in served if entry.manifest),
+        *(f"#### {entry.name}\n\n```yaml\n{as_yaml(entry.manifest)}```\n" for entry in served if entry.manifest),
     ]
     return "\n".join(parts)
 
@@ -86,5 +50,12 @@ def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str
     return ["| " + " | ".join(cells) + " |" for cells in lines]
 
 
+def page(text: str) -> str:
+    """The page with a new catalogue."""
+    before, _, rest = text.partition(BEGIN)
+    return before + BEGIN + "\n" + catalogue() + "\n" + END + rest.partition(END)[2]
+
+
 if __name__ == "__main__":
-    sys.exit(write_or_check(page(), description=__doc__, target="reference"))
+    file = next(argument for argument in sys.argv[1:] if not argument.startswith("-"))
+    sys.exit(write_or_check(page(Path(file).read_text()), description=__doc__, target="reference"))

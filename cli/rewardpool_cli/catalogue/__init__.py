@@ -1,7 +1,7 @@
 """Which manifest serves which reward model: by name, from the catalogue, or by what its config.json says.
 
-`entries.yaml` is the data: `rewardpool models` shows it, and docs/reward-models.md is made of it. `from_config` decides
-for `rewardpool init`, from what `config_file` gets from the hub or a folder.
+`entries.yaml` is the data of `rewardpool models` and of the tables in docs/models.md. `from_config` decides for
+`rewardpool init`, from what `config_file` gets from the hub or a folder.
 """
 
 from rewardpool_cli.catalogue.entries import ENTRIES
