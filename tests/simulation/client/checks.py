@@ -38,7 +38,7 @@ CALM = {"nothing", "everything_is_slow", "worker_is_slow", "bad_samples"}
 MAY_HAVE_COST: Final[tuple[Kind, ...]] = ("worker", "broken", "invalid_response", "given_up")
 """Failures after which a judge may have answered."""
 WINDOW_SECONDS = 5.0
-MOST_REFUSED = 2 * REFUSALS * (MOST_HEDGES + 1)
+MOST_REFUSED = 2 * (REFUSALS + MOST_HEDGES)
 """More, where one revision is to answer: a refusal costs nothing, and others are sent beside each."""
 MOST_IN_WINDOW = 2 * MOST_HEDGES + int(WINDOW_SECONDS / PROBE_SECONDS[0])
 """One sample alone is every probe of a pool that is away."""

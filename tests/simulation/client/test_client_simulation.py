@@ -52,6 +52,9 @@ FOUND: Final = {
     "a sample that had used up its time before the pool's last answer waited on for its turn": (
         plan_of(940311, samples=724, faults=("network_cut", "all_workers_gone"))
     ),
+    "refusals beside an attempt did not count, so that a revision that was gone was asked for until the deadline": (
+        plan_of(940131)
+    ),
 }
 """What was wrong, and the run that found it."""
 

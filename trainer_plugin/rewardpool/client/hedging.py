@@ -24,7 +24,7 @@ from asyncio import CancelledError
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from rewardpool.client.retry import RetryableError
+from rewardpool.client.retry import AnotherRevisionError, RetryableError
 
 if TYPE_CHECKING:
     from rewardpool.client.attempt import Attempt
@@ -209,6 +209,8 @@ class Race(Generic[T]):
             return
         if isinstance(error, RetryableError) and not error.may_have_cost:
             self._request.generations -= 1
+        if isinstance(error, AnotherRevisionError):
+            self._request.refused(error)
         if isinstance(error, RetryableError | CancelledError):
             if isinstance(error, RetryableError) and error.kind == "worker":
                 self.failed_at_worker = error

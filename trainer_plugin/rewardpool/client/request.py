@@ -26,7 +26,16 @@ from rewardpool.client.attempt import Attempt, loop_time
 from rewardpool.client.exchange import MAX_ANSWER_BYTES
 from rewardpool.client.hedging import MOST_HEDGES, Hedging, Race
 from rewardpool.client.report import Counters
-from rewardpool.client.retry import Kind, Refusals, Retry, RetryableError, cause, deadline_error, final_error
+from rewardpool.client.retry import (
+    AnotherRevisionError,
+    Kind,
+    Refusals,
+    Retry,
+    RetryableError,
+    cause,
+    deadline_error,
+    final_error,
+)
 from rewardpool.client.tracing import trace_headers
 from rewardpool.client.transport import Connections, to_json
 from rewardpool.deadline import already_waited
@@ -343,7 +352,7 @@ class ScoreRequest(Generic[T]):
                 return int(self.max_generations is None)
             case "other_revision" if self.refusals is not None:  # those that are refused cost nothing
                 most = MOST_HEDGES if self.max_generations is None else self.max_generations - self.generations - 1
-                return min(most, (1 << self.refusals.count) - 1)
+                return min(most, self.refusals.count)
         return 0
 
     def _encode(self, endpoint: Endpoint) -> None:
@@ -389,6 +398,12 @@ class ScoreRequest(Generic[T]):
         """Make no further attempt."""
         self._given_up = error
         self.hedge_failed()
+
+    def refused(self, error: AnotherRevisionError) -> Refusals:
+        """Count an answer of a worker of another revision, to a hedge or not; return all that are counted."""
+        now = loop_time()
+        self.refusals = self.refusals.and_one(error.found, now=now) if self.refusals else Refusals(error.found, now)
+        return self.refusals
 
     @property
     def failed_beside(self) -> RetryableError | None:
