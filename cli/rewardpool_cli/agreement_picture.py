@@ -10,6 +10,8 @@ from rewardpool_cli.errors import RefusedError
 
 Groups = Sequence[Sequence[tuple[float, float]]]
 COLOUR: Final = "#4c78a8"
+LARGEST: Final = 1e300
+"""Score whose axis matplotlib can still divide."""
 MOST_POINTS: Final = 5_000
 """More records than this are drawn as fields, darker where there are more of them."""
 
@@ -25,7 +27,13 @@ def check(path: Path) -> None:
 
 
 def draw(groups: Groups, agreement: Agreement, path: Path) -> None:
-    """Write a PNG of the scores before and now of the records of each prompt; there is one record at least."""
+    """Write a PNG of the scores before and now of the records of each prompt; there is one record at least.
+
+    Raises:
+        RefusedError: Scores are larger than can be drawn.
+    """
+    if (largest := max(abs(score) for group in groups for pair in group for score in pair)) > LARGEST:
+        raise RefusedError(f"--plot: scores of {largest:.2g} are too large to draw; leave it out")
     import matplotlib as mpl
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure

@@ -284,6 +284,15 @@ async def test_rescore_draws_the_scores_now_over_those_from_before(worker: FakeW
     assert (await asyncio.to_thread(Path("agreement.png").read_bytes)).startswith(b"\x89PNG")
 
 
+async def test_scores_that_are_too_large_to_draw_are_named_after_the_result(
+    worker: FakeWorker, rewardpool: CommandLine
+) -> None:
+    ledger_of({"response": "a", "score": 1e308})
+    ended = await asyncio.to_thread(rewardpool, "rescore", "ledger", "--pool", POOL, "--plot", "agreement.png")
+    assert "1: 1 with a score then and now" in ended.out
+    assert "--plot: scores of 1e+308 are too large to draw" in ended.sentence
+
+
 async def test_a_picture_that_fails_in_the_end_costs_no_result(worker: FakeWorker, rewardpool: CommandLine) -> None:
     ledger_of({"response": "a", "score": 1.0}, {"response": "aaa", "score": 3.0})
     await asyncio.to_thread(Path("agreement.png").mkdir)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,12 +96,12 @@ def table(agreement: Agreement) -> Table:
         "records",
         f"{one.rows:,}: {one.both:,} with a score then and now, {one.gained:,} only now, {one.lost:,} only then",
     )
-    if one.mean_abs_difference is not None and one.max_abs_difference is not None:
+    if one.both:
         made.add_row("equal scores", f"{one.equal:,} of {one.both:,}")
         made.add_row(
             "difference",
-            f"mean {one.mean_difference:+.4g}, mean size {one.mean_abs_difference:.4g},"
-            f" largest {one.max_abs_difference:.4g}",
+            f"mean {_number(one.mean_difference, '+.4g')}, mean size {_number(one.mean_abs_difference, '.4g')},"
+            f" largest {_number(one.max_abs_difference, '.4g')}",
         )
     if one.kendall is None:
         made.add_row("order", "no two responses to one prompt with different scores")
@@ -111,3 +112,7 @@ def table(agreement: Agreement) -> Table:
             f" in the same order, {one.tied:,} tied now",
         )
     return made
+
+
+def _number(value: float | None, form: str) -> str:
+    return f"beyond {sys.float_info.max:.2g}" if value is None else format(value, form)

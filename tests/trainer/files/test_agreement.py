@@ -1,5 +1,6 @@
 """How two scores of the same rows agree."""
 
+import math
 from typing import Any
 
 import pytest
@@ -29,6 +30,11 @@ def test_differences_are_now_minus_before() -> None:
     assert found.mean_abs_difference == pytest.approx(0.5)
 
 
+def test_a_mean_is_known_where_a_difference_is_larger_than_any_number() -> None:
+    found = compared(("a", -1e308, 1e308), ("b", 0.0, 0.0))
+    assert (found.mean_difference, found.mean_abs_difference, found.max_abs_difference) == (1e308, 1e308, None)
+
+
 def test_rows_without_a_score_are_counted_and_not_compared() -> None:
     found = compared(("a", None, 1.0), ("a", 1.0, None), ("a", None, None))
     assert (found.rows, found.both, found.gained, found.lost) == (3, 0, 1, 1)
@@ -50,3 +56,15 @@ def test_the_same_scores_agree_wholly_and_their_reverse_not_at_all(rows: list[tu
     assert same.kendall in (None, 1.0)
     assert reverse.kendall in (None, -1.0)
     assert (same.equal, same.max_abs_difference) == (len(rows), 0.0)
+
+
+SCORES = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), SCORES, SCORES)))
+def test_whatever_the_scores_are_a_difference_is_finite_or_absent(
+    rows: list[tuple[str, float | None, float | None]],
+) -> None:
+    found = compared(*rows)
+    for one in (found.mean_difference, found.mean_abs_difference, found.max_abs_difference):
+        assert one is None or math.isfinite(one)

@@ -23,7 +23,7 @@ class Agreement:
         gained: Rows that had no score and have one now.
         lost: Rows that had one and have none now.
         equal: Of `both`, those whose score is the same.
-        mean_difference: Of the scores, now minus before; None where `both` is 0.
+        mean_difference: Of the scores, now minus before; None where `both` is 0, or no float is as large.
         mean_abs_difference: The same without the sign.
         max_abs_difference: The largest of these.
         groups: Prompts with two rows or more that differed before.
@@ -77,18 +77,18 @@ class Comparison:
     def agreement(self) -> Agreement:
         """How they agree."""
         groups = self.groups()
-        differences = [now - before for group in groups for before, now in group]
-        both = len(differences)
+        # Quarters: the difference of two scores, and a sum of such means, may be larger than any float.
+        quarters = [now / 4 - before / 4 for group in groups for before, now in group]
         counts = [_order(group[:MOST_OF_A_GROUP]) for group in groups]
         return Agreement(
             rows=self._rows,
-            both=both,
+            both=len(quarters),
             gained=self._gained,
             lost=self._lost,
-            equal=sum(one == 0 for one in differences),
-            mean_difference=math.fsum(differences) / both if both else None,
-            mean_abs_difference=math.fsum(map(abs, differences)) / both if both else None,
-            max_abs_difference=max(map(abs, differences), default=None),
+            equal=sum(before == now for group in groups for before, now in group),
+            mean_difference=_mean_of_quarters(quarters),
+            mean_abs_difference=_mean_of_quarters([abs(one) for one in quarters]),
+            max_abs_difference=_of_quarter(max(map(abs, quarters), default=None)),
             groups=sum(pairs > 0 for pairs, _, _ in counts),
             pairs=sum(pairs for pairs, _, _ in counts),
             same_order=sum(same for _, same, _ in counts),
@@ -99,6 +99,15 @@ class Comparison:
 def kendall_of(group: Sequence[tuple[float, float]]) -> float | None:
     """Return the rank correlation of one group's scores before and now; None where no pair differed before."""
     return _kendall(*_order(group[:MOST_OF_A_GROUP]))
+
+
+def _mean_of_quarters(quarters: Sequence[float]) -> float | None:
+    return _of_quarter(math.fsum(one / len(quarters) for one in quarters) if quarters else None)
+
+
+def _of_quarter(quarter: float | None) -> float | None:
+    """Return four times that; None where no float is as large."""
+    return None if quarter is None or math.isinf(found := 4 * quarter) else found
 
 
 def _kendall(pairs: int, same: int, tied: int) -> float | None:
