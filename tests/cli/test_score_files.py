@@ -314,7 +314,7 @@ async def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_sc
 @pytest.mark.parametrize(
     ("records", "arguments", "message"),
     [
-        ([{"score": 1.0}], (), "ledger/one.jsonl, line 1: has hashes and no text"),
+        ([{"score": 1.0}], (), "ledger/one.jsonl, line 1: has no response, so that it cannot be scored"),
         ([{"score": 1.0, "response": "a"}], ("--failed-only",), "ledger: has no record without a score"),
         ([{"score": "x", "response": "a"}], (), "ledger/one.jsonl, line 1: is no record of a ledger"),
         (

@@ -5,9 +5,11 @@ record. A job may put a Parquet file in the place of one of JSON lines meanwhile
 """
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any, BinaryIO, Final
 
 import orjson
@@ -18,10 +20,28 @@ from rewardpool.files.forms import RESPONSE, FileRow, Form, FormError
 from rewardpool.files.source import Source, pyarrow_parquet
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.ledger import parquet
+from rewardpool_runtime.json_values import shown
 
 BLOCK_BYTES: Final = 1 << 20
+SUFFIXES: Final = (".jsonl", parquet.SUFFIX)
 RECORDS: Final = Form(name="records of a ledger", prompt="prompt", answers={RESPONSE: "response"})
-_NEEDS: Final = ("at", "part", "prompt_hash", "response_hash", "score")
+_NUMBER: Final = (int, float)
+_NEEDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "at": _NUMBER,
+    "part": (str,),
+    "prompt_hash": (str,),
+    "response_hash": (str,),
+    "score": (*_NUMBER, NoneType),
+}
+"""Fields of every record, with their types."""
+_TEXTS: Final[Mapping[str, tuple[type, ...]]] = {
+    "prompt": (str, list, NoneType),
+    "response": (str, NoneType),
+    "turns": (list, NoneType),
+    "data_source": (str, NoneType),
+    "extra_info": (dict, NoneType),
+}
+"""The same of those that it may have besides, as far as they are read."""
 _EPISODE: Final = ("prompt", "response", "turns", "ground_truth", "data_source", "extra_info")
 BEFORE: Final = "before"
 GROUP: Final = "group"
@@ -52,12 +72,15 @@ class LedgerRecords(Source):
         self._open = dict(map(_opened, files))
         self._files = {file: os.fstat(open_file.fileno()).st_size for file, open_file in self._open.items()}
         self._parts: set[str] = set()
+        self._at = ""
+        """Place of the record that was read last."""
 
     def _raw(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         number = 0
         for record, place in self._records():
             if self._is_meant(record, place):
                 if wanted(number):
+                    self._at = place
                     yield number, record
                 number += 1
 
@@ -73,7 +96,7 @@ class LedgerRecords(Source):
         return FileRow(number=number, episodes={RESPONSE: episode}, carried=carried)
 
     def _place(self, number: int) -> str:
-        return f"record {number}"
+        return self._at
 
     def digest(self) -> str:
         """As `Source.digest`, and of what is compared."""
@@ -136,11 +159,11 @@ class LedgerRecords(Source):
                 f"has the parts {', '.join(self._names)} and none of the name {record['part']}, with whose scores the"
                 " ledger's are compared; name one so, or give a reward of one part",
             )
-        if "response" not in record:
+        if missing := [name for name in ("prompt", "response") if record.get(name) is None]:
             raise ConfigError(
                 place,
-                "has hashes and no text, so that it cannot be scored again: set ledger.text to true for that, and give"
-                " rows of which JSON can hold every value",
+                f"has no {' and no '.join(missing)}, so that it cannot be scored again: set ledger.text to true for"
+                " that, and give rows of which JSON can hold every value",
             )
         return True
 
@@ -162,23 +185,27 @@ def _rows(path: Path, file: BinaryIO) -> Iterator[Mapping[str, Any]]:
 
 
 def _checked(record: Any, place: str) -> Mapping[str, Any]:
-    if not isinstance(record, dict) or not all(name in record for name in _NEEDS):
-        raise ConfigError(place, "is no record of a ledger; give the folder or a file of one")
-    if not isinstance(record["score"], int | float | None) or not isinstance(record["part"], str):
-        raise ConfigError(place, "is no record of a ledger; give the folder or a file of one")
+    remedy = "give the folder or a file of one"
+    if not isinstance(record, dict) or not _NEEDS.keys() <= record.keys():
+        raise ConfigError(place, f"is no record of a ledger; {remedy}")
+    for name, types in (*_NEEDS.items(), *_TEXTS.items()):
+        value = record.get(name)
+        if type(value) not in types or (isinstance(value, float) and not math.isfinite(value)):
+            raise ConfigError(place, f"is no record of a ledger: its {name} is {shown(value)}; {remedy}")
     return record
 
 
 def _files(path: Path) -> list[Path]:
-    if path.is_file():
+    if path.is_file() and path.suffix in SUFFIXES:
         return [path]
     if not path.is_dir():
-        raise ConfigError(str(path), "does not exist; give the folder or a file of a ledger")
+        problem = f"must end in {' or '.join(SUFFIXES)}" if path.exists() else "does not exist"
+        raise ConfigError(str(path), f"{problem}; give the folder or a file of a ledger")
     # By its stem, a file that is both is complete in Parquet.
-    found = {file.stem: file for suffix in (".jsonl", parquet.SUFFIX) for file in path.glob(f"*{suffix}")}
+    found = {file.stem: file for suffix in SUFFIXES for file in path.glob(f"*{suffix}")}
     if found:
         return sorted(found.values())
-    raise ConfigError(str(path), f"has no files of a ledger, *.jsonl or *{parquet.SUFFIX}")
+    raise ConfigError(str(path), f"has no files of a ledger, {' or '.join(f'*{suffix}' for suffix in SUFFIXES)}")
 
 
 def _opened(path: Path) -> tuple[Path, BinaryIO]:

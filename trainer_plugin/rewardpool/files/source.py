@@ -78,7 +78,7 @@ class Source(ABC):
                 form = form or self._form(row)
                 self._read(row, form, number)
             except FormError as error:
-                raise ConfigError(f"{self.path}, {self._place(number)}", str(error)) from None
+                raise ConfigError(self._place(number), str(error)) from None
             rows = number + 1
             read(rows)
         if form is None:
@@ -95,9 +95,7 @@ class Source(ABC):
             try:
                 yield self._read(row, checked.form, number)
             except FormError as error:
-                raise ConfigError(
-                    f"{self.path}, {self._place(number)}", f"{error}; the file was changed while it was scored"
-                ) from None
+                raise ConfigError(self._place(number), f"{error}; the file was changed while it was scored") from None
 
     def _form(self, row: Mapping[str, Any]) -> Form:
         return form_of(row.keys(), ignore=self._ignore, forms=self._forms)
@@ -133,7 +131,7 @@ class JsonLines(Source):
                 number += 1
 
     def _object(self, line: bytes, number: int) -> Mapping[str, Any]:
-        place = f"{self.path}, {self._place(number)}"
+        place = self._place(number)
         if len(line) == MOST_LINE_BYTES and not line.endswith(b"\n"):
             raise ConfigError(place, f"is longer than {MOST_LINE_BYTES} bytes; leave it out")
         try:
@@ -145,7 +143,7 @@ class JsonLines(Source):
         return row
 
     def _place(self, number: int) -> str:
-        return f"line {number + 1}"
+        return f"{self.path}, line {number + 1}"
 
 
 class Parquet(Source):
@@ -174,11 +172,11 @@ class Parquet(Source):
             return read(*arguments)
         except (pyarrow.ArrowException, ValueError, OverflowError, OSError) as error:
             raise ConfigError(
-                f"{self.path}, {self._place(at)}", f"cannot be read ({error}); the file is damaged: write it anew"
+                self._place(at), f"cannot be read ({error}); the file is damaged: write it anew"
             ) from None
 
     def _place(self, number: int) -> str:
-        return f"row {number}"
+        return f"{self.path}, row {number}"
 
 
 def pyarrow_parquet(field: str) -> Any:
