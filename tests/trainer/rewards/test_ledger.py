@@ -20,6 +20,7 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 from rewardpool import ConfigError, Episode, FunctionFailedError, LedgerReport, Reward, UnscoredError
 from rewardpool.rewards.ledger import config
 from rewardpool.rewards.ledger.config import LedgerConfig
+from rewardpool.rewards.ledger.parquet import ABANDONED_SECONDS
 from rewardpool.rewards.ledger.record import Entry, Scorer, judge_hash, line_of
 from rewardpool.rewards.ledger.writer import Ledger
 from rewardpool.rewards.open import open_reward
@@ -132,6 +133,20 @@ def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
             reward([f"{number}"], ["a" * 1_200_000])
             once(reward, functools.partial(has_records, number + 1))
     assert [len(path.read_text().splitlines()) for path in sorted(tmp_path.iterdir())] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("seconds", "is_left"), [(ABANDONED_SECONDS + 60, False), (0.0, True)])
+def test_the_unfinished_file_of_a_killed_process_is_removed_and_no_others(
+    tmp_path: Path, seconds: float, is_left: bool
+) -> None:
+    unfinished = tmp_path / "one.part"
+    for path in (unfinished, tmp_path / "one.jsonl", tmp_path / "model.part"):
+        path.touch()
+        os.utime(path, times=(time.time() - seconds,) * 2)
+    with Ledger(LedgerConfig(folder=tmp_path)) as ledger:
+        add(ledger, "a")
+    assert unfinished.exists() is is_left
+    assert (tmp_path / "model.part").exists()
 
 
 def stopped(caplog: pytest.LogCaptureFixture) -> list[str]:

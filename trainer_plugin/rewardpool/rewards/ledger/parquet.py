@@ -1,7 +1,9 @@
 """A ledger's closed files in Parquet: what JSON lines hold, as columns."""
 
 import os
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +11,9 @@ from typing import Any, Final
 import orjson
 
 SUFFIX: Final = ".parquet"
+UNFINISHED: Final = ".part"
+ABANDONED_SECONDS: Final = 3600.0
+"""After which an unfinished file that nobody writes is taken for that of a process that was killed."""
 BATCH_ROWS: Final = 4096
 _JSON: Final = ("group", "prompt", "turns", "ground_truth", "extra_info")
 """Of several types: columns of JSON texts."""
@@ -31,7 +36,7 @@ def rewrite(lines: Path) -> None:
         **dict.fromkeys(_WHOLE, pyarrow.int64()),
     }
     schema = pyarrow.schema(list(kinds.items()))
-    made = lines.with_suffix(".part")
+    made = lines.with_suffix(UNFINISHED)
     try:
         descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with lines.open("rb") as read, os.fdopen(descriptor, "wb") as written:
@@ -44,6 +49,15 @@ def rewrite(lines: Path) -> None:
     finally:
         made.unlink(missing_ok=True)
     lines.unlink()
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the unfinished files of processes that were killed, whose lines are all there."""
+    for unfinished in folder.glob(f"*{UNFINISHED}"):
+        with suppress(OSError):  # another one may remove it too, or alone have the right to
+            is_abandoned = time.time() - unfinished.stat().st_mtime > ABANDONED_SECONDS
+            if is_abandoned and unfinished.with_suffix(".jsonl").exists():
+                unfinished.unlink()
 
 
 def records_in(file: Any) -> Iterator[Mapping[str, Any]]:

@@ -210,6 +210,8 @@ class _Files:
         self.close()
         folder = self._config.folder.expanduser()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._number:
+            parquet.remove_abandoned(folder)
         while self._fd < 0:
             self._number += 1
             self._path = folder / f"{self._name}-{self._number:04}.jsonl"
