@@ -8,6 +8,7 @@ the step ends        ->  `ScoreWaits.lap`  ->  `score_wait`, which is pure  ->  
 import math
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ Part = Literal["queueing", "serving", "retries", "cold_starts"]
 `queueing`: it waits for its turn at the client, at the router, or for a place of the worker; the network is in this.
 `serving`: a worker has it. Of a server that does not say how long it worked, the whole time to its answer.
 `retries`: an attempt that came to nothing, and the pause after it.
-`cold_starts`: the pool has no worker yet.
+`cold_starts`: the pool has had no worker since the sample came. While a pool with workers grows, samples queue.
 """
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
+MOST_ANSWERS: Final = 256
+"""By which workers' readiness is known."""
 MOST_SPANS: Final = 20_000
 """Of a step; of more, a random choice is kept."""
 
@@ -55,7 +58,7 @@ class ScoreWait:
         queueing: Samples waited for their turn at the client, the router or the worker.
         serving: Workers had them.
         retries: Attempts that came to nothing, and the pauses after them.
-        cold_starts: The pool had no worker yet.
+        cold_starts: The pool had had no worker since they came.
         other: No sample was at a pool: functions of the job, tokenizers, the trainer's own work on scores.
     """
 
@@ -101,6 +104,27 @@ def score_wait(waits: Sequence[Wait], spans: Sequence[Span], *, begin: float, en
                 seconds["other"] += after - now
     parts = {part: spent / (end - begin) for part, spent in seconds.items()}
     return ScoreWait(share=min(1.0, math.fsum(parts.values())), **parts)
+
+
+class Readiness:
+    """When the workers of a pool became ready, as far as their answers say."""
+
+    def __init__(self) -> None:
+        self._answers: deque[tuple[float, float]] = deque(maxlen=MOST_ANSWERS)
+        """When some came, and from when on their workers were ready; none has a later one from an earlier moment on."""
+
+    def answered(self, at: float, ready: float, *, since: float) -> float:
+        """Take in an answer of a worker, and return when the first worker was ready.
+
+        Args:
+            at: When it came, no earlier than those before; seconds of one clock.
+            ready: From when on its worker was ready.
+            since: Only workers that have answered since then count, that of this answer among them.
+        """
+        while self._answers and self._answers[-1][1] >= ready:
+            self._answers.pop()
+        self._answers.append((at, ready))
+        return next(first for came, first in self._answers if came >= since)
 
 
 class ScoreWaits:

@@ -63,6 +63,15 @@ async def test_an_answer_says_what_its_time_was_spent_on(worker: dict[str, Any],
     assert asdict(found)[part] > 0.8
 
 
+async def test_a_sample_that_waits_while_a_pool_grows_queues() -> None:
+    older, newer = (
+        answers(SECONDS / 10, seconds=0.0, ready_seconds=60.0),
+        answers(SECONDS, seconds=0.0, ready_seconds=0),
+    )
+    found = await waited_for(older, newer, samples=2)
+    assert found.cold_starts == 0.0
+
+
 async def test_a_sample_that_waits_for_its_turn_at_the_client_queues() -> None:
     found = await waited_for(*[answers(SECONDS, seconds=ALL_THE_TIME)] * 2, samples=2, concurrency=1)
     # One of two waits half of the time: a quarter.

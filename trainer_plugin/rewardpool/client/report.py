@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rewardpool.demand.report import DemandReport
 from rewardpool.errors import FailureKind
-from rewardpool.score_waits import ScoreWaits
+from rewardpool.score_waits import Readiness, ScoreWaits
 from rewardpool_api.contract import Fault
 
 RECENT = 10_000
@@ -105,6 +105,8 @@ class Counters:
     slowest_seconds: float = 0.0
     waits: ScoreWaits | None = None
     """Takes in where samples are, for a trainer that reports its steps."""
+    readiness: Readiness = field(default_factory=Readiness)
+    """Of the workers, while that is taken in."""
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def score(self, seconds: float) -> None:

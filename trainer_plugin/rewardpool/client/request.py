@@ -314,8 +314,9 @@ class ScoreRequest(Generic[T]):
             self._spent("retries", until=attempt.sent_at)
         now, worker = loop_time(), self.worker_of(answer)
         began = now - worker.seconds if worker.seconds is not None else self._spent_until
-        if worker.ready_seconds is not None:  # a router held it until there was a worker
-            self._spent("cold_starts", until=min(began, now - worker.ready_seconds))
+        if worker.ready_seconds is not None:  # a router may have held it until there was a worker
+            first = self.counters.readiness.answered(now, now - worker.ready_seconds, since=self._spent_until)
+            self._spent("cold_starts", until=min(began, first))
         self._spent("queueing", until=began)
         self._spent("serving", until=now)
 
