@@ -139,7 +139,13 @@ class Signature(NamedTuple):
 
     revision: str | None
     tokenizer: str | None
-    worker: Worker = Worker()
+    said_of_worker: object = None
+    """As it was sent."""
+
+    @property
+    def worker(self) -> Worker:
+        """Who answered. It is for people, so what cannot be read is left out; read when it is asked for."""
+        return _worker(self.said_of_worker)
 
 
 class OtherRevisionError(ValueError):
@@ -247,7 +253,7 @@ def signature_in(answer: dict[str, Any], echo: Echo) -> Signature:
         raise InvalidResponseError(f"the answer's revision is {revision!r:.80}, not that of a worker")
     if not (tokenizer is None or isinstance(tokenizer, str)):
         raise InvalidResponseError(f"the answer's tokenizer is {tokenizer!r:.80}, not a digest")
-    signature = Signature(revision, tokenizer, _worker(answer.get("worker")))
+    signature = Signature(revision, tokenizer, answer.get("worker"))
     if echo.revision is not None and revision != echo.revision:
         raise OtherRevisionError(echo.revision, revision)
     if echo.tokenizer is not None and tokenizer is not None and tokenizer != echo.tokenizer:
@@ -256,7 +262,6 @@ def signature_in(answer: dict[str, Any], echo: Echo) -> Signature:
 
 
 def _worker(said: object) -> Worker:
-    """Read what an answer says of its worker; that is for people, so what cannot be read is left out."""
     if not isinstance(said, dict):
         return Worker()
     name, seconds, ready = said.get("name"), _finite(said.get("seconds")), _finite(said.get("ready_seconds"))

@@ -129,7 +129,6 @@ class Scored:
         revision: Revision of the workers that scored, as in the pool's `status.rollout`. None for a penalty, and where
             only a URL is known and the server behind it says none.
         tokenizer: Digest of the tokenizer and chat template of the model that scored; None where the worker says none.
-        worker: Name of the worker that scored, of its pod in a cluster; None where it does not say.
     """
 
     value: float
@@ -140,7 +139,6 @@ class Scored:
     info: Mapping[str, Any] = field(default_factory=dict)
     revision: str | None = None
     tokenizer: str | None = None
-    worker: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from support.pauses import no_pause
 from rewardpool import Pool, RewardConfig, Sample
 from rewardpool.client.pool import injected_pool
 from rewardpool.score_waits import ScoreWait, ScoreWaits
+from rewardpool_api import contract
 
 SECONDS = 0.2
 ALL_THE_TIME = 60.0
@@ -104,3 +105,9 @@ async def test_a_sample_without_a_score_has_its_time_in_the_parts_too() -> None:
         found = waits.lap()
     assert found is not None
     assert found.most == "serving"
+
+
+async def test_who_answered_is_not_read_where_nobody_records_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "_worker", None)
+    async with FakeWorker(answers(0.0, name="w0")) as worker, _pool(worker) as pool:
+        assert await pool.score(Sample(text="x")) == score_of("x")

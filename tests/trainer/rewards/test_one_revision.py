@@ -19,6 +19,7 @@ from rewardpool.rewards.config import parse_reward
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.one_revision import Answered, Claims, is_split, wanted_of
 from rewardpool.rewards.reward_function import PartScore
+from rewardpool_api.contract import Signature
 
 A, B = frozenset({"a"}), frozenset({"b"})
 
@@ -216,7 +217,7 @@ class Scorer:
         assert noted is not None
         await asyncio.sleep(0)
         revision = noted.wanted.get(self.pool) or next(self.revisions)
-        noted.answered(self.pool, revision)
+        noted.answered(self.pool, Signature(revision, None))
         return PartScore(self.scores.get(f"{revision} {episode.response}", self.scores[revision]))
 
 

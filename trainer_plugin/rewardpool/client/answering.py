@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from rewardpool_api.contract import Signature
+
 
 @dataclass(frozen=True)
 class Answering:
@@ -16,26 +18,27 @@ class Answering:
 
     Attributes:
         wanted: The one that may answer; any may of a pool that is not named.
+        notes_workers: Whether the workers that answer are noted.
         seen: Those that answered.
         workers: Names of the workers that answered.
     """
 
     wanted: Mapping[str, str]
+    notes_workers: bool = False
     seen: dict[str, set[str]] = field(default_factory=dict)
     workers: dict[str, set[str]] = field(default_factory=dict)
 
-    def answered(self, pool: str, revision: str | None, worker: str | None = None) -> None:
+    def answered(self, pool: str, by: Signature) -> None:
         """Note an answer; a server that names no revision leaves nothing to note."""
-        if revision is not None:
-            self.seen.setdefault(pool, set()).add(revision)
-        if worker is not None:
-            self.workers.setdefault(pool, set()).add(worker)
+        if by.revision is not None:
+            self.seen.setdefault(pool, set()).add(by.revision)
+        if self.notes_workers and (name := by.worker.name) is not None:
+            self.workers.setdefault(pool, set()).add(name)
 
     def add(self, other: "Answering") -> None:
-        """Note what another one has noted."""
-        for mine, others in ((self.seen, other.seen), (self.workers, other.workers)):
-            for pool, names in others.items():
-                mine.setdefault(pool, set()).update(names)
+        """Note the revisions that another one has noted."""
+        for pool, revisions in other.seen.items():
+            self.seen.setdefault(pool, set()).update(revisions)
 
 
 _current: ContextVar[Answering | None] = ContextVar("answering", default=None)

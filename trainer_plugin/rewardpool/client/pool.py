@@ -34,7 +34,7 @@ from rewardpool.errors import InvalidSampleError, PoolError, SampleError, WrongT
 from rewardpool.logprobs import Logprobs
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
 from rewardpool.score_waits import ScoreWaits
-from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, Worker
+from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, Signature, Worker
 from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadRequestError, Question, check_question, question
 
 log = logging.getLogger(__name__)
@@ -455,7 +455,7 @@ class Pool:
         await request.wait()
         outcome = request.outcome()
         if noted is not None and isinstance(outcome, Scored):
-            noted.answered(pool, outcome.revision, outcome.worker)
+            noted.answered(pool, request.result().by)
         return outcome
 
     @property
@@ -557,7 +557,8 @@ class _Call(ScoreRequest[T]):
     ask: Callable[[Endpoint], dict[str, Any]]
     answer: Callable[[int, bytes, str], T]
     noted: Answering | None = field(default_factory=current)
-    worker: Worker = field(default=Worker(), init=False)
+    by: Signature | None = field(default=None, init=False)
+    """Whose the answer is."""
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
         return self.ask(endpoint)
@@ -571,15 +572,13 @@ class _Call(ScoreRequest[T]):
         return None if self.noted is None else self.noted.wanted.get(self.connections.endpoint.pool)
 
     def read(self, status: int, body: bytes) -> T:
-        by = check_echo(status, body, self.echo)
-        if by is not None:
-            self.worker = by.worker
-            if self.noted is not None:
-                self.noted.answered(self.connections.endpoint.pool, by.revision, by.worker.name)
+        self.by = check_echo(status, body, self.echo)
+        if self.by is not None and self.noted is not None:
+            self.noted.answered(self.connections.endpoint.pool, self.by)
         return self.answer(status, body, self.label)
 
     def worker_of(self, answer: T) -> Worker:
-        return self.worker
+        return Worker() if self.by is None else self.by.worker
 
 
 def injected_pool(config: RewardConfig, **injected: Any) -> Pool:

@@ -85,7 +85,6 @@ class SampleRequest(ScoreRequest[Score]):
             seconds=self.seconds,
             revision=by.revision,
             tokenizer=by.tokenizer,
-            worker=by.worker.name,
         )
         return replace(scored, steps=value.steps, info=value.info) if isinstance(value, DetailedScore) else scored
 

@@ -477,7 +477,7 @@ class _Meeting:
     async def _compare(self) -> None:
         if self._drafts:
             drafts = sorted(self._drafts, key=lambda draft: draft.place)
-            noted = Answering(drafts[0].answering.wanted)
+            noted = Answering(drafts[0].answering.wanted, notes_workers=self._ledger is not None)
             began = time.monotonic()
             with _under_way(self._part, len(drafts)), answering(noted):
                 outcomes = await self._function.compare([draft.episode for draft in drafts])
@@ -494,7 +494,7 @@ class _Meeting:
 async def _score(part: OpenPart, function: RewardFunction, draft: _Draft, ledger: Ledger | None) -> _Result:
     """Ask a part about one episode and apply its failure policy."""
     began = time.monotonic()
-    noted = Answering(draft.answering.wanted)
+    noted = Answering(draft.answering.wanted, notes_workers=ledger is not None)
     with _under_way(part, 1):
         try:
             with answering(noted):
