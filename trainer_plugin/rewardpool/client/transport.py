@@ -28,6 +28,7 @@ from rewardpool.client.target import target
 from rewardpool.config import RewardConfig
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import find_pool
+from rewardpool.discovery.outside import check_address
 from rewardpool.discovery.resolver import EndpointResolver
 from rewardpool_api.contract import REQUEST_ID_HEADER, WANTED_REVISION
 from rewardpool_api.names import WORKERS_METRICS_PATH
@@ -46,8 +47,9 @@ PLACES_SECONDS = 5.0
 class Connections:
     """Connections to one pool's routers, wherever those are just now; an async context manager.
 
-    Entering it finds the pool and raises what `discover` raises, and ConfigError where this process may not open as
-    many connections as `concurrency` needs. What is in flight when it is left fails.
+    Entering it finds the pool and raises what `discover` raises, PoolAccessError where its address is known in its
+    cluster alone, and ConfigError where this process may not open as many connections as `concurrency` needs. What is
+    in flight when it is left fails.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Connections:
     async def __aenter__(self) -> Self:
         open_files.allow(self.config.concurrency, hedge=self.config.hedge)
         await self.resolver.begin()
+        await check_address(self.endpoint)
         self._timer = RequestTimer(
             soonest_seconds=self.soonest_seconds / 2,
             most_left_open=self.config.concurrency // 2,

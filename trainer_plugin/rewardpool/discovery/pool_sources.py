@@ -114,8 +114,13 @@ class KubernetesSource:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
 
+    @property
+    def is_in_pod(self) -> bool:
+        """Whether this runs in a pod of the cluster."""
+        return is_in_pod(self._environ)
+
     def __str__(self) -> str:
-        if is_in_pod(self._environ):
+        if self.is_in_pod:
             return "Kubernetes, as this pod's service account"
         return f"Kubernetes, by {kubeconfigs(self._environ)}"
 
