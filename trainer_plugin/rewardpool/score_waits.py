@@ -144,6 +144,8 @@ class ScoreWaits:
         self._spans: list[Span] = []
         self._kept = 1.0
         """The share of spans that are kept."""
+        self.latest: ScoreWait | None = None
+        """Of the step that ended last; None before the first one that has a share."""
 
     @contextmanager
     def waiting(self) -> Iterator[Wait]:
@@ -174,4 +176,7 @@ class ScoreWaits:
         self._waits = [one for one in waits if one.end == math.inf]
         self._since = self._begin if self._waits else math.inf
         self._spans, self._kept = [], 1.0
-        return None if begin is None else score_wait(waits, spans, begin=begin, end=self._begin)
+        if begin is None:
+            return None
+        self.latest = score_wait(waits, spans, begin=begin, end=self._begin)
+        return self.latest

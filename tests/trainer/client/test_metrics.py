@@ -13,8 +13,9 @@ from support.pauses import no_pause
 
 from rewardpool import Pool, Report, RewardConfig, Sample
 from rewardpool.client import tracing
-from rewardpool.client.metrics import COUNTS, ReportCollector
+from rewardpool.client.metrics import COUNTS, ReportCollector, ScoreWaitCollector
 from rewardpool.client.pool import injected_pool
+from rewardpool.score_waits import ScoreWaits
 
 
 async def test_a_report_is_told_to_prometheus_as_it_is_when_scraped() -> None:
@@ -29,6 +30,20 @@ async def test_a_report_is_told_to_prometheus_as_it_is_when_scraped() -> None:
     assert 'rewardpool_client_retries_total{kind="worker",pool="rl/skywork"} 1.0' in text
     assert 'rewardpool_client_concurrency{pool="rl/skywork"} 64.0' in text
     assert 'rewardpool_client_latency_seconds{pool="rl/skywork",quantile="0.99"}' in text
+
+
+def test_the_parts_of_the_latest_step_are_exported_to_prometheus() -> None:
+    times = iter([6.0, 10.0, 10.0])  # it waits from the one to the other, and the step ends
+    waits = ScoreWaits(clock=times.__next__, begin=0.0)
+    registry = CollectorRegistry()
+    registry.register(ScoreWaitCollector(waits))
+    assert "rewardpool_client_score_wait{" not in generate_latest(registry).decode()
+    with waits.waiting():
+        waits.spent("serving", 0.0, 8.0)
+    waits.lap()
+    text = generate_latest(registry).decode()
+    assert 'rewardpool_client_score_wait{part="serving"} 0.2' in text
+    assert 'rewardpool_client_score_wait{part="other"} 0.2' in text
 
 
 def test_every_count_is_one_of_the_reports() -> None:

@@ -1,6 +1,7 @@
-"""A pool's report for Prometheus, read when it is scraped; nothing runs in between.
+"""A pool's report and a trainer's waits for Prometheus, read when they are scraped; nothing runs in between.
 
 prometheus_client.REGISTRY.register(ReportCollector(pool))
+prometheus_client.REGISTRY.register(ScoreWaitCollector(waits))
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from rewardpool.client.report import Report
 from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.score_waits import PARTS, ScoreWaits
 
 COUNTS = {
     "samples": "Samples and judgements whose first attempt was due",
@@ -81,3 +83,22 @@ class ReportCollector(Collector):
         for quantile, seconds in (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99")):
             latency.add_metric([name, quantile], getattr(report.latency, seconds))
         yield latency
+
+
+class ScoreWaitCollector(Collector):
+    """Metric `rewardpool_client_score_wait` of a trainer: the parts of its latest step's `ScoreWait`, each labelled."""
+
+    def __init__(self, waits: ScoreWaits) -> None:
+        self._waits = waits
+
+    def collect(self) -> Iterator[Metric]:
+        """The step's parts, which add up to the share; none before the end of a step."""
+        gauge = GaugeMetricFamily(
+            "rewardpool_client_score_wait",
+            "Share of the latest step in which the trainer waited for nothing but scores, by where these were",
+            labels=["part"],
+        )
+        if (step := self._waits.latest) is not None:
+            for part in (*PARTS, "other"):
+                gauge.add_metric([part], getattr(step, part))
+        yield gauge
