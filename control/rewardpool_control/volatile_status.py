@@ -25,7 +25,7 @@ _OF_SCALING: Final = ("reason", "idleSince", "quietSince", "unannounced", "windo
 _FIGURES: Final[Paths] = {
     "load": None,
     "scaling": dict.fromkeys((*_OF_SCALING, "recommendedReplicas")),
-    "demands": dict.fromkeys(("phase", "samples", "nextBurst", "replicas", "message")),
+    "demands": dict.fromkeys(("phase", "samples", "nextBurst", "replicas", "scoreWait", "message")),
 }
 _STEPS: Final[Paths] = {
     **dict.fromkeys(("ready", "replicas", "readyReplicas", "drainingReplicas")),

@@ -62,6 +62,8 @@ class Demand(ApiModel):
     """Until the job is over; None where nobody knows."""
     stalled: bool = False
     """The trainer does nothing but wait for scores."""
+    score_wait: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of its latest step in which it did so; None where it does not know."""
     samples_per_request: Annotated[float, Field(ge=1, le=MOST_PER_REQUEST, allow_inf_nan=False)] | None = None
     """Mean of the requests that it has in flight, for routers count requests and replicas work on samples. None: one each."""
 

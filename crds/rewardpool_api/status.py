@@ -291,6 +291,8 @@ class DemandStatus(ApiModel):
     """Number of replicas that the pool keeps for the job now."""
     stalled: bool = False
     """Whether the trainer does nothing but wait for scores."""
+    score_wait: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of its latest step in which it did so, from 0 to 1; absent where it does not say."""
     message: Annotated[str, Field(max_length=512)] = ""
     """What was made of it in words, such as that it was too large and was cut."""
 

@@ -77,6 +77,8 @@ class Job:
     """Unix time in seconds; None where nobody knows."""
     replicas: int
     stalled: bool
+    score_wait: float | None
+    """Share of its latest step in which it waited for nothing but scores; None where it does not say."""
     message: str
 
 
@@ -288,6 +290,7 @@ def _job(demand: DemandStatus) -> Job:
         next_burst=demand.next_burst.timestamp() if demand.next_burst and demand.state == "Live" else None,
         replicas=demand.replicas,
         stalled=demand.stalled,
+        score_wait=demand.score_wait,
         message=demand.message,
     )
 

@@ -84,6 +84,11 @@ def test_a_failed_revision_is_among_the_changes() -> None:
     ]
 
 
+def test_a_job_has_the_share_of_its_step_that_it_waited_for_scores_where_it_says_so() -> None:
+    shown = detail(demands=[{"job": "a", "state": "Live", "scoreWait": 0.4}, {"job": "b", "state": "Live"}])
+    assert [job.score_wait for job in shown.jobs] == [0.4, None]
+
+
 def test_a_long_message_is_cut() -> None:
     shown = detail(conditions=[condition("Ready", "False", "Starting", "x" * 4000)])
     assert len(shown.headline) == MAX_TEXT

@@ -195,6 +195,7 @@ class ScriptedSource:
                     "phase": "Rollout",
                     "samples": 2048,
                     "replicas": 6,
+                    "scoreWait": 0.31,
                     "nextBurst": rfc3339(now - 90),
                 },
                 {

@@ -158,6 +158,7 @@ def _status(announcement: Announcement, *, now: datetime, message: str = "") -> 
         samples=demand.samples,
         next_burst=None if begins is None or demand.phase == "Rollout" else begins.replace(microsecond=0),
         stalled=demand.stalled,
+        score_wait=demand.score_wait,
         message=message[:MAX_PROBLEM],
     )
 

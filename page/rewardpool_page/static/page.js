@@ -371,9 +371,10 @@ function jobs(found) {
     return h("time", { class: "until", "data-at": job.next_burst }, until(job.next_burst));
   };
   const rows = found.map((job) => ({ cells: [job.name, [badge(job.state, job.tone), job.stalled ? " waits for scores" : ""], job.phase,
-    job.samples === null ? "–" : count(job.samples), next(job), job.state === "Live" ? count(job.replicas) : "–", job.message] }));
+    job.samples === null ? "–" : count(job.samples), next(job), job.state === "Live" ? count(job.replicas) : "–",
+    job.score_wait === null ? "–" : `${Math.round(100 * job.score_wait)} %`, job.message] }));
   const titles = ["Job", "State", "Phase", { name: "Samples a burst", number: true }, { name: "Next burst", number: true },
-    { name: "Replicas for it", number: true }, { name: "", class: "wide" }];
+    { name: "Replicas for it", number: true }, { name: "Step waits for scores", number: true }, { name: "", class: "wide" }];
   return [h("h2", {}, plural(found.length, "job")), table(titles, rows)];
 }
 

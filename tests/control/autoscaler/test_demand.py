@@ -205,6 +205,10 @@ def test_the_status_tells_when_the_next_burst_is_expected_and_what_is_asked_for_
     assert (status.next_burst, status.replicas) == (later(20), 3)
 
 
+def test_the_status_has_the_share_of_a_step_that_the_job_waited_for_scores():
+    assert decide(a_job(samples=30, score_wait=0.4)).demands[0].score_wait == 0.4
+
+
 def test_the_largest_of_several_policies_counts():
     scaling = a_demand_scaling(QUEUE_DEPTH, DRAIN_TIME)
     assert size(a_job(samples=10), requests=65, scaling=scaling) == 7

@@ -18,6 +18,7 @@ from rewardpool import BlockingPool, Pool, RewardConfig, Sample
 from rewardpool.demand.job import name_of
 from rewardpool.demand.writers import FileWriter, NotWrittenError
 from rewardpool.errors import ConfigError
+from rewardpool.score_waits import ScoreWaits
 from rewardpool_api.demand import LEASE_SECONDS, Demand, Phase
 
 CONFIG = RewardConfig(pool=POOL)
@@ -73,6 +74,19 @@ def test_a_blocking_pool_announces_as_well(folder: Path) -> None:
         demand.rollout()
         assert (demand.now().phase, demand.now().samples) == ("Rollout", 16)
     assert phase(folder) == "Ended"
+
+
+async def test_the_share_of_the_latest_step_is_announced_once_there_is_one(folder: Path) -> None:
+    times = iter([0.0, 5.0, 10.0])  # it waits for half of the step
+    waits = ScoreWaits(clock=times.__next__, begin=0.0)
+    async with Pool(CONFIG) as pool:
+        pool.record_waits(waits)
+        with pool.demand() as demand:
+            assert demand.now().score_wait is None
+            with waits.waiting():
+                pass
+            waits.lap()
+            assert demand.now().score_wait == 0.5
 
 
 async def test_the_report_has_the_job_and_its_renewals(folder: Path) -> None:

@@ -163,6 +163,7 @@ class Pool:
             rank=rank,
             ranks=ranks,
             samples_per_request=lambda: self._counters.samples_per_request,
+            score_wait=self._score_wait,
         )
         return self._demand
 
@@ -441,6 +442,11 @@ class Pool:
     def record_waits(self, waits: ScoreWaits) -> None:
         """Have it taken in where samples are, for the steps of a trainer that reports them; from any thread."""
         self._counters.waits = waits
+
+    def _score_wait(self) -> float | None:
+        """Return the share of the trainer's latest step; None where it is not known."""
+        waits = self._counters.waits
+        return None if waits is None or waits.latest is None else waits.latest.share
 
     def waited(self, seconds: float) -> None:
         """Count seconds in which whoever reads a stream of this pool had nothing to take."""

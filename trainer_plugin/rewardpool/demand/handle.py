@@ -39,12 +39,20 @@ class JobDemand:
     takes the same calls. Made after a fork, not before: threads do not survive one.
     """
 
-    def __init__(self, job: str, cadence: Cadence, *, samples_per_request: Callable[[], float] = lambda: 1.0) -> None:
+    def __init__(
+        self,
+        job: str,
+        cadence: Cadence,
+        *,
+        samples_per_request: Callable[[], float] = lambda: 1.0,
+        score_wait: Callable[[], float | None] = lambda: None,
+    ) -> None:
         """Prepare; nothing is announced before `announce`."""
         self.job = job
         """The name it is announced by."""
         self._cadence = cadence
         self._samples_per_request = samples_per_request
+        self._score_wait = score_wait
         self._clock = time.monotonic
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
         self._came: deque[float] = deque()
@@ -123,7 +131,12 @@ class JobDemand:
         with self._known() as cadence:
             demand = cadence.demand(self._clock())
         mean = round(min(max(self._samples_per_request(), 1.0), MOST_PER_REQUEST), 1)
-        return demand.model_copy(update={"samples_per_request": mean}) if mean > 1 else demand
+        share = self._score_wait()
+        known = {
+            "samples_per_request": mean if mean > 1 else None,
+            "score_wait": None if share is None else round(share, 3),
+        }
+        return demand.model_copy(update=known)
 
     def report(self) -> DemandReport:
         """Whether it is announced, how often it was, and what is in the way if it is not."""
@@ -185,10 +198,11 @@ def announced_demand(
     ranks: int | None = None,
     environ: Mapping[str, str] | None = None,
     samples_per_request: Callable[[], float] = lambda: 1.0,
+    score_wait: Callable[[], float | None] = lambda: None,
 ) -> JobDemand:
     """Make a job's demand and announce it, where that is wanted, possible and this process's part.
 
-    `samples_per_request` says what the requests in flight have in them.
+    `samples_per_request` says what the requests in flight have in them, and `score_wait` the latest step's share.
 
     Raises:
         ConfigError: An environment variable is wrong.
@@ -206,7 +220,12 @@ def announced_demand(
     ranks = ranks_of(environ) if ranks is None else ranks
     where = f"{writer} {endpoint().pool}"
     job = take_name(job, where=where)
-    demand = JobDemand(job, Cadence(job, plan, sees_all=ranks == 1), samples_per_request=samples_per_request)
+    demand = JobDemand(
+        job,
+        Cadence(job, plan, sees_all=ranks == 1),
+        samples_per_request=samples_per_request,
+        score_wait=score_wait,
+    )
     demand.announce(Announcer(writer, demand.now), ended=lambda: give_name_back(job, where=where))
     log.info("announcing the demand of job %s to reward pool %s, by %s", job, endpoint().pool, writer)
     return demand
