@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-from support.fleet import Fleet, free_port
+from support.fleet import Fleet
+from support.ports import free_port
 
 from client_cost.stage import Stage
 
