@@ -6,8 +6,10 @@ docstrings. `make lint` runs `--check`.
 
 import argparse
 import ast
+import inspect
 import re
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -367,13 +369,21 @@ def _python_name(package: types.ModuleType, name: str) -> list[str]:
     lines = [f"### {package.__name__}.{name}\n"]
     for index, node in enumerate(body):
         match node:
-            case ast.ClassDef(name=found) if found == name:
-                return lines + _python_class(node)
-            case ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found) if found == name:
+            case ast.ClassDef(name=named) if named == name:
+                return lines + _python_class(node, inherited=_inherited(package, found))
+            case ast.FunctionDef(name=named) | ast.AsyncFunctionDef(name=named) if named == name:
                 return [*lines, _signature(node), "", *_docstring(ast.get_docstring(node))]
-            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+            case ast.Assign(targets=[ast.Name(id=named)], value=value) if named == name:
                 return [*lines, _python(f"{name} = {ast.unparse(value)}"), "", *_said_after(body, index)]
     raise LookupError(f"{module.__name__} does not define {name}")
+
+
+def _inherited(package: types.ModuleType, cls: type) -> Iterator[ast.FunctionDef]:
+    """Methods that a class has from a base of its package's that has no place of its own on the page."""
+    for base in cls.__mro__[1:]:
+        if base.__module__.startswith(f"{package.__name__}.") and base.__name__ not in package.__all__:
+            source = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+            yield from (part for part in source.body if isinstance(part, ast.FunctionDef))  # type: ignore[attr-defined]
 
 
 def _python(text: str) -> str:
@@ -390,9 +400,11 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, name: str = "", 
     return _python(f"{asynchronous}{name or node.name}({ast.unparse(arguments)}){returns}")
 
 
-def _python_class(node: ast.ClassDef) -> list[str]:
+def _python_class(node: ast.ClassDef, *, inherited: Iterable[ast.FunctionDef]) -> list[str]:
     lines = []
     functions = [part for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+    defined = {function.name for function in functions}
+    functions += [function for function in inherited if function.name not in defined]
     for function in functions:
         if function.name == "__init__":
             lines += [_signature(function, name=node.name, bound=True), ""]

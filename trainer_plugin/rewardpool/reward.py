@@ -15,13 +15,12 @@ import concurrent.futures
 import dataclasses
 import sys
 import time
-import warnings
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
+from rewardpool.client.front_door import FrontDoor
 from rewardpool.client.pool import Pool
 from rewardpool.client.stream import Stream
 from rewardpool.deadline import waited
@@ -51,7 +50,7 @@ BAR_AFTER_SECONDS = 2.0
 """Shorter waits need no bar."""
 
 
-class Reward:
+class Reward(FrontDoor[BlockingReward]):
     """Rates responses by a pool, a function or a mixture; any thread and any event loop may use it.
 
     It is opened when it is first used, or by `with`, and closed for good by `close` or the end of `with`; copies in
@@ -68,6 +67,8 @@ class Reward:
     Raises:
         ConfigError: Fields are wrong; it names them all.
     """
+
+    _lazy: LazyReward
 
     def __init__(
         self,
@@ -91,13 +92,6 @@ class Reward:
         else:
             state = "closed" if self._lazy.is_closed else "not open"
         return f"<Reward by {', '.join(self._lazy.scorers)}: {state}>"
-
-    def __del__(self) -> None:
-        lazy = getattr(self, "_lazy", None)  # of one whose configuration was wrong there is none
-        if lazy is not None and (opened := lazy.if_open) is not None:
-            said = f"{self!r} was not closed; use `with`, or call close()"
-            opened.stop()  # first: the warning may be raised
-            warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
 
     @property
     def pools(self) -> Mapping[str, Pool]:
@@ -278,27 +272,6 @@ class Reward:
                 )
         except RewardPoolError as error:
             raise error.with_traceback(None) from users_cause(error)
-
-    def close(self) -> None:
-        """Give up what is in flight and close the connections, for good. May be called again."""
-        self._lazy.close(for_good=True)
-
-    def __enter__(self) -> Self:
-        self._opened()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.close)
 
     def _result(
         self, future: "concurrent.futures.Future[list[Rating | SampleError]]", work: "_Batch"

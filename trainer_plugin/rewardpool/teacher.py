@@ -8,12 +8,11 @@ logprobs = teacher([[9, 4, 7], [9, 4]], top_k=8)
 
 import asyncio
 import concurrent.futures
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rewardpool.client.blocking import BlockingPool
+from rewardpool.client.front_door import FrontDoor
 from rewardpool.client.per_process import PerProcess
 from rewardpool.client.pool import Pool
 from rewardpool.config import RewardConfig
@@ -22,7 +21,7 @@ from rewardpool.logprobs import Logprobs
 from rewardpool.vocabulary import check_vocabulary, digest_of
 
 
-class Teacher:
+class Teacher(FrontDoor[BlockingPool]):
     """Gives log-probabilities of token ids; any thread and any event loop may use it.
 
     It is opened when it is first used, or by `with`, and closed for good by `close` or the end of `with`; copies in
@@ -38,6 +37,8 @@ class Teacher:
         ConfigError: Fields are wrong; it names them all.
     """
 
+    _lazy: "_LazyPool"
+
     def __init__(
         self, teacher: str | Mapping[str, Any] | RewardConfig, *, tokenizer: Any = None, **settings: Any
     ) -> None:
@@ -48,13 +49,6 @@ class Teacher:
 
     def __repr__(self) -> str:
         return repr(self._lazy)
-
-    def __del__(self) -> None:
-        lazy = getattr(self, "_lazy", None)  # of one whose configuration was wrong there is none
-        if lazy is not None and (opened := lazy.if_open) is not None:
-            said = f"{self!r} was not closed; use `with`, or call close()"
-            opened.stop()  # first: the warning may be raised
-            warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
 
     def __call__(
         self,
@@ -90,7 +84,7 @@ class Teacher:
                 f"there are {len(given)} sequences, {len(starts)} of start and {len(further)} of ids: give as many of"
                 " each"
             )
-        pool = self._lazy.opened()
+        pool = self._opened()
         futures = [
             pool.start(
                 pool.opened.logprobs(
@@ -109,35 +103,14 @@ class Teacher:
             PoolError: The pool cannot be used.
             RuntimeError: It is closed.
         """
-        pool = await asyncio.to_thread(self._lazy.opened)
+        pool = await asyncio.to_thread(self._opened)
         asking = pool.opened.logprobs(token_ids, start=start, top_k=top_k, ids=ids, vocabulary=self._lazy.vocabulary)
         return await asyncio.wrap_future(pool.start(asking))
 
     @property
     def pool(self) -> Pool:
         """The open pool; its `report`, `demand` and `endpoint` may be used from any thread."""
-        return self._lazy.opened().opened
-
-    def close(self) -> None:
-        """Give up what is in flight and close the connections, for good. May be called again."""
-        self._lazy.close(for_good=True)
-
-    def __enter__(self) -> Self:
-        self._lazy.opened()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.close)
+        return self._opened().opened
 
 
 class _LazyPool(PerProcess[BlockingPool]):
