@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
+.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites cluster-runs e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -181,21 +181,39 @@ ENGINE_SUITES  := test-fleet test-frameworks test-client test-actor test-sglang
 WAITING_SUITES := test-operator test-tools
 TOOLS  := api bench chart ci cli e2e e2e_cluster hostile
 
-test: packages setup-dev ## Run all tests (real vLLM, SGLang, sglang-router, kube-apiserver, verl and TRL; TEST_JOBS=3 suites at a time)
+test: packages setup-dev ## Run all tests (real vLLM, SGLang, sglang-router, kube-apiserver, verl and TRL; TEST_JOBS=3 suites at a time; WITH_CLUSTER=yes: all that CI runs)
 	@# Programs of Kubernetes are compiled while the environments are downloaded.
 	@$(MAKE) --no-print-directory --jobs=2 needs
+	@rm -f $(CLUSTER_FAILED)
 	@$(MAKE) --no-print-directory --keep-going --jobs=$(TEST_JOBS) suites
+	@test ! -e $(CLUSTER_FAILED)
 
 needs: binaries setup setup-frameworks models setup-sglang
 
+CLUSTER_FAILED := $(WORK)/cluster-runs.failed
+
+# A cluster waits more than it computes, so the suites that wait as well run beside it, and lint. All others start
+# engines: they would take the cores from those of the cluster, whose pods give way to every process outside.
+ifdef WITH_CLUSTER
+suites: cluster-runs lint
+$(ENGINE_SUITES): | cluster-runs
+endif
+
 suites: waiting-suites engine-suites
+
+# One that fails keeps no other, and no suite, from running; `test` fails in the end. The other tutorials download torch
+# and an engine anew.
+cluster-runs:
+	@$(MAKE) --no-print-directory e2e || touch $(CLUSTER_FAILED)
+	@$(MAKE) --no-print-directory tutorials TUTORIALS="code-checker kubernetes one-machine own-loop" || touch $(CLUSTER_FAILED)
+	@$(MAKE) --no-print-directory first-minute || touch $(CLUSTER_FAILED)
 
 waiting-suites: $(WAITING_SUITES)
 
 engine-suites: $(ENGINE_SUITES)
 
 # The models are small: a second thread would only wait for the core that another suite has.
-$(ENGINE_SUITES): export OMP_NUM_THREADS := 1
+$(ENGINE_SUITES): private export OMP_NUM_THREADS := 1
 
 # What another test or the end-to-end run would find as well, and takes long, is test-long's.
 SHORT := -m "not long"
