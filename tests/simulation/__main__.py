@@ -1,5 +1,7 @@
 """`make simulate`: seed after seed until so many hours of clusters were simulated; one that fails is shrunk and told.
 
+Each seed is a cluster's, and a machine's as well.
+
 The report has the hours, the processor's time for them, how often each fault came, and what broke.
 """
 
@@ -13,8 +15,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from simulation import machine, world
 from simulation.shrink import shrunk
-from simulation.world import Outcome, run
+from simulation.world import Outcome
 
 REPORT = Path(".rewardpool/simulation/report.json")
 LAST_LINES = 40
@@ -26,6 +29,7 @@ class Report:
     """What came of all runs."""
 
     seconds: float = 0.0
+    machine_seconds: float = 0.0
     cpu_seconds: float = 0.0
     seeds: int = 0
     samples: int = 0
@@ -34,8 +38,15 @@ class Report:
 
     def add(self, outcome: Outcome, cpu_seconds: float) -> None:
         self.seconds += outcome.virtual_seconds
-        self.cpu_seconds += cpu_seconds
         self.seeds += 1
+        self._add(outcome, cpu_seconds)
+
+    def add_machine(self, outcome: Outcome, cpu_seconds: float) -> None:
+        self.machine_seconds += outcome.virtual_seconds
+        self._add(outcome, cpu_seconds)
+
+    def _add(self, outcome: Outcome, cpu_seconds: float) -> None:
+        self.cpu_seconds += cpu_seconds
         self.samples += outcome.samples
         self.faults.update(step.kind for step in outcome.steps)
         self.violations += [f"seed {outcome.seed}: {violation}" for violation in outcome.violations]
@@ -43,6 +54,7 @@ class Report:
     def as_json(self) -> str:
         fields = {
             "cluster_hours": round(self.seconds / 3600, 2),
+            "machine_hours": round(self.machine_seconds / 3600, 2),
             "cpu_hours": round(self.cpu_seconds / 3600, 4),
             "seeds": self.seeds,
             "faults": dict(sorted(self.faults.items())),
@@ -55,7 +67,8 @@ class Report:
         rate = self.seconds / max(self.cpu_seconds, 1e-9)
         kinds = "\n".join(f"  {count:6d}  {kind}" for kind, count in sorted(self.faults.items()))
         return (
-            f"{self.seconds / 3600:.1f} cluster-hours of {self.seeds} seeds in {self.cpu_seconds / 3600:.3f} CPU-hours:"
+            f"{self.seconds / 3600:.1f} cluster-hours and {self.machine_seconds / 3600:.1f} machine-hours"
+            f" of {self.seeds} seeds in {self.cpu_seconds / 3600:.3f} CPU-hours:"
             f" {rate:.0f} cluster-hours per CPU-hour\n{self.samples} samples, {len(self.violations)} violations\n"
             f"faults by kind:\n{kinds}"
         )
@@ -87,16 +100,17 @@ def main() -> int:
     # Every run begins with a collection, which need not look through all that was imported.
     gc.freeze()
     while report.seconds < options.hours * 3600:
-        began = time.process_time()
-        outcome = run(seed)
-        report.add(outcome, time.process_time() - began)
-        if options.only:
-            print("\n".join(outcome.history))
-        REPORT.parent.mkdir(parents=True, exist_ok=True)
-        REPORT.write_text(report.as_json())
-        if outcome.violations:
-            print(f"seed {seed} fails, and is tried with fewer steps", *outcome.violations, sep="\n  ", flush=True)
-            print(story(shrunk(outcome)), flush=True)
+        for run, add in ((world.run, report.add), (machine.run, report.add_machine)):
+            began = time.process_time()
+            outcome = run(seed)
+            add(outcome, time.process_time() - began)
+            if options.only:
+                print("\n".join(outcome.history))
+            REPORT.parent.mkdir(parents=True, exist_ok=True)
+            REPORT.write_text(report.as_json())
+            if outcome.violations:
+                print(f"seed {seed} fails, and is tried with fewer steps", *outcome.violations, sep="\n  ", flush=True)
+                print(story(shrunk(outcome, again=run)), flush=True)
         seed += 1
         if options.only:
             break

@@ -5,7 +5,7 @@ A run's history to come is a list of `Step`, which is data: a step can be left o
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -56,11 +56,15 @@ class Step:
 
 
 def plan(chance: random.Random, *, seconds: float, count: int) -> tuple[Step, ...]:
-    """Return so many steps within that time, in order.
+    """Return so many steps of a cluster within that time, in order."""
+    return drawn(chance, [*FAULTS, *(f"people: {action}" for action in ACTIONS)], seconds=seconds, count=count)
+
+
+def drawn(chance: random.Random, known: Sequence[str], *, seconds: float, count: int) -> tuple[Step, ...]:
+    """Return so many steps of these kinds within that time, in order.
 
     Of a few kinds: a run with some of everything seldom has the same thing happen twice, or one thing during another.
     """
-    known = [*FAULTS, *(f"people: {action}" for action in ACTIONS)]
     kinds = chance.sample(known, chance.randint(2, 6))
     steps = []
     for _ in range(count):

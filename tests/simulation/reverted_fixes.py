@@ -7,17 +7,27 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from simulation import operators
+from pydantic import ValidationError
+from simulation import machine, operators, world
 from simulation.faults import Step
+from simulation.world import Outcome
 
+from rewardpool_api import RewardPool
+from rewardpool_api.status import ServiceRateStatus
+from rewardpool_api.times import read_time
 from rewardpool_control.autoscaler import recommend
-from rewardpool_control.decide import revisions, rollout
-from rewardpool_kube import answers, client
-from rewardpool_operator.kubernetes import budgets, leader, pool_reconciler
+from rewardpool_control.decide import conditions, revisions, rollout
+from rewardpool_kube import answers, client, resources
+from rewardpool_local.folder import PoolFolder
+from rewardpool_local.process import Process
+from rewardpool_local.supervisor import Supervisor
+from rewardpool_operator.kubernetes import budgets, leader, pool_reconciler, stored_pool
 from rewardpool_operator.kubernetes.cache import reflector, store
+from rewardpool_operator.kubernetes.polls import parity_check
 from rewardpool_operator.kubernetes.reconcilers import status, worker_lists
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -33,6 +43,8 @@ class Fix:
     steps: tuple[Step, ...]
     finds: str
     """In the violation."""
+    run: Callable[[int, tuple[Step, ...]], Outcome] = world.run
+    """Of a cluster, or of one machine."""
 
 
 def _answers_unread(patch: pytest.MonkeyPatch) -> None:
@@ -198,6 +210,47 @@ def _every_answer_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(budgets.Budgets, "decided", decided)
 
 
+def _logs_are_needed(patch: pytest.MonkeyPatch) -> None:
+    """A process whose log was removed fails every pass."""
+
+    def bound_log(self: Any) -> None:
+        self._log_file.stat()
+
+    patch.setattr(Process, "bound_log", bound_log)
+
+
+def _wanted_is_needed(patch: pytest.MonkeyPatch) -> None:
+    """The supervisor ends where wanted.json is gone.
+
+    Two guards hold it: a file that is not there asks for nothing, and what cannot be read ends no pass.
+    """
+    patch.setattr(PoolFolder, "wanted_stamp", lambda self: self._wanted.stat().st_mtime_ns)
+    _unreadable_ends_the_supervisor(patch)
+
+
+def _unreadable_ends_the_supervisor(patch: pytest.MonkeyPatch) -> None:
+    """A manifest that cannot be read ends the supervisor, and with it what serves."""
+
+    async def try_pass(self: Any, router: Any, fleet: Any) -> None:
+        self._read_wanted()
+        await self._pass(router, fleet)
+
+    patch.setattr(Supervisor, "_try_pass", try_pass)
+
+
+def _stamp_before_the_reading(patch: pytest.MonkeyPatch) -> None:
+    """A manifest that could not be read counts as read."""
+    before = Supervisor._read_wanted
+
+    def read_wanted(self: Any) -> None:
+        try:
+            before(self)
+        except OSError:
+            self._wanted_stamp = self._folder.wanted_stamp()
+
+    patch.setattr(Supervisor, "_read_wanted", read_wanted)
+
+
 def _surge_stops_one_too_many(patch: pytest.MonkeyPatch) -> None:
     """An old worker leaves before the new one serves, whatever room there is."""
     before = rollout._in_place
@@ -331,5 +384,37 @@ FIXES = (
         seed=35,
         steps=(step(100, "people: edit"),),
         finds="needless",
+    ),
+    Fix(
+        "a log that is removed ends no care for its process",
+        _logs_are_needed,
+        seed=1,
+        steps=(step(60, "machine: log removed"), step(65, "machine: worker killed")),
+        finds="of which no process is left",
+        run=machine.run,
+    ),
+    Fix(
+        "a wanted.json that is removed asks for nothing",
+        _wanted_is_needed,
+        seed=1,
+        steps=(step(60, "machine: wanted.json removed"),),
+        finds="the supervisor ended: FileNotFoundError",
+        run=machine.run,
+    ),
+    Fix(
+        "a wanted.json of a newer version ends no pool",
+        _unreadable_ends_the_supervisor,
+        seed=1,
+        steps=(step(60, "machine: wanted.json of a newer version"),),
+        finds="the supervisor ended: StateUnreadableError",
+        run=machine.run,
+    ),
+    Fix(
+        "a manifest that could not be read is read later",
+        _stamp_before_the_reading,
+        seed=1,
+        steps=(step(60, "machine: too many open files", 20), step(65, "machine: edited")),
+        finds="not settled",
+        run=machine.run,
     ),
 )

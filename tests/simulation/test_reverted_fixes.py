@@ -2,7 +2,6 @@
 
 import pytest
 from simulation.reverted_fixes import FIXES, Fix
-from simulation.world import run
 
 each_fix = pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.name)
 
@@ -11,11 +10,11 @@ each_fix = pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.name)
 @each_fix
 def test_a_fix_that_is_switched_off_is_found(fix: Fix, monkeypatch: pytest.MonkeyPatch) -> None:
     fix.switch_off(monkeypatch)
-    outcome = run(fix.seed, fix.steps)
+    outcome = fix.run(fix.seed, fix.steps)
     assert any(fix.finds in violation for violation in outcome.violations), outcome.violations
 
 
 @pytest.mark.long
 @each_fix
 def test_the_same_run_is_well_with_it(fix: Fix) -> None:
-    assert run(fix.seed, fix.steps).violations == []
+    assert fix.run(fix.seed, fix.steps).violations == []

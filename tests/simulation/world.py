@@ -7,6 +7,7 @@ api_server.py   objects, versions, watches        network.py   calls, and what g
 cluster.py      controllers, scheduler, kubelets  programs.py  routers and workers
 operators.py    the real code                     trainers.py  samples and announcements
 people.py       edits                             invariants.py what must hold
+machine.py      the same of one machine, and its supervisor
 """
 
 import asyncio
