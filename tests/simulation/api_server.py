@@ -63,6 +63,13 @@ class Refused(Exception):  # noqa: N818 - an answer, no fault
         return status_body(self.code, self.reason, self.message)
 
 
+class NoSuchPath(Refused):
+    """What the server says of a path that it does not know, which is no object."""
+
+    def body(self) -> bytes:
+        return self.message.encode()
+
+
 def status_body(code: int, reason: str, message: str) -> bytes:
     fields = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
     return orjson.dumps({**fields, "reason": reason, "message": message})
@@ -99,6 +106,10 @@ class Watch:
         self.is_silent = False
         """Nothing that is put in comes out: neither changes nor bookmarks."""
         self._shelf, self._namespace, self._chosen = shelf, namespace, chosen
+
+    @property
+    def kind(self) -> str:
+        return self._shelf.kind
 
     def offer(self, change: Change) -> None:
         if self.is_silent or self._namespace not in ("", change.object["metadata"]["namespace"]):
@@ -137,6 +148,8 @@ class ApiServer:
         """Each may raise `Refused` of an object that is to be made."""
         self.listeners: list[Callable[[str, str, Object], None]] = []
         """Controllers: hear type of change, kind and object, at once."""
+        self.absent: set[str] = set()
+        """Kinds whose CRD is deleted."""
 
     # What controllers, nodes and people do.
 
@@ -237,6 +250,7 @@ class ApiServer:
     def restore(self, backup: tuple[int, dict[str, dict[tuple[str, str], Object]]]) -> None:
         """Be as at that time again, versions included, as etcd from a backup; every watch breaks."""
         self._version, shelves = backup
+        self.absent.clear()
         for kind, shelf in self._shelves.items():
             before, shelf.objects = shelf.objects, dict(shelves[kind])
             shelf.changes.clear()
@@ -322,8 +336,8 @@ class ApiServer:
         if rest and rest[0] == "namespaces":
             namespace, rest = rest[1], rest[2:]
         kind = KINDS.get("/".join(["", *root, *rest[:1]]))
-        if kind is None:
-            raise Refused(404, "NotFound", f"the server could not find the requested resource {path}")
+        if kind is None or kind in self.absent:
+            raise NoSuchPath(404, "", "404 page not found\n")
         name, subresource = (*rest[1:3], "", "")[:2]
         return kind, namespace, name, subresource
 

@@ -161,6 +161,25 @@ def _backed_up(world: "World", _: random.Random) -> Undo:
     return None
 
 
+def _crd_deleted(world: "World", _: random.Random) -> Undo:
+    """With it all pools go; whoever brings it back applies their manifests again."""
+    server, pools = world.server, world.server.all(names.KIND)
+    for pool in pools:
+        server.delete(names.KIND, pool["metadata"]["namespace"], pool["metadata"]["name"], at_once=True)
+    server.absent.add(names.KIND)
+    for watch in server.watches():
+        if watch.kind == names.KIND:
+            watch.end()
+
+    def undo() -> None:
+        server.absent.discard(names.KIND)
+        for pool in pools:
+            if server.get(names.KIND, pool["metadata"]["namespace"], pool["metadata"]["name"]) is None:
+                world.people.make_again(pool)
+
+    return undo
+
+
 def _partition(world: "World", chance: random.Random) -> Undo:
     pair = (chance.choice(world.operators).name, "api")
     world.network.partitions.add(pair)
@@ -170,6 +189,8 @@ def _partition(world: "World", chance: random.Random) -> Undo:
 def _operator_killed(world: "World", chance: random.Random) -> Undo:
     chance.choice(world.operators).kill()
     return None
+
+
 
 
 def _lease_deleted(world: "World", _: random.Random) -> Undo:
@@ -308,6 +329,7 @@ FAULTS: Final[Mapping[str, Callable[["World", random.Random], Undo]]] = {
     "api: watch breaks a line": _watch_line(b'{"type": "MODIFIED", "obj\n'),
     "api: watch has an error": _watch_line(b'{"type": "ERROR", "object": {"kind": "Status", "code": 500}}\n'),
     "api: watch has nonsense": _watch_line(b'{"type": "MODIFIED", "object": {"metadata": 3}}\n'),
+    "api: CRD deleted": _crd_deleted,
     "api: backed up": _backed_up,
     "api: restored from the backup": _restored,
     "operator: partitioned": _partition,

@@ -41,6 +41,10 @@ TOLD_SECONDS: Final = 5.0
 """From a worker that leaves a list to the status that has the size for which it leaves."""
 FORGOTTEN_SECONDS: Final = 60.0
 """From a pool's end to that of all it owned, and of all that is remembered of it."""
+CRD_SECONDS: Final = 30.0
+"""From the end of the CRD until every operator says so."""
+PARITY_SECONDS: Final = 120.0
+"""For the scores of a golden set, where nothing is wrong any more and a worker answers."""
 HARMLESS: Final = tuple(
     f"people: {action}" for action in ("edit", "larger_workers", "scale", "suspend", "pause", "roll_back", "restart")
 )
@@ -131,7 +135,7 @@ class Invariants:
         """When each router could not be read last."""
         self._led_at: dict[str, float] = {}
         """Operator -> when it was last seen to lead."""
-        self._room, self._hopeless = Since(), Since()
+        self._room, self._hopeless, self._unscored = Since(), Since(), Since()
         self._disturbed_at = 0.0
         """When a fault last began or ended."""
         self._deleted_at: dict[tuple[str, str], float] = {}
@@ -302,6 +306,8 @@ class Invariants:
             key = pool["metadata"]["namespace"], pool["metadata"]["name"]
             self._room.see(key, world.cluster.has_room(gpus), now)
             self._hopeless.see(key, not world.cluster.could_have_room(gpus), now)
+            self._check_scored(pool, now)
+        self._check_crd()
         if number % 10 == 0:
             calls = world.network.calls
             for name, total in calls.items():
@@ -322,6 +328,34 @@ class Invariants:
             size, way = remembered.largest(operator.manager)
             if size > MOST_REMEMBERED:
                 self._world.violated(f"{operator.name} remembers {size} things in manager{way}")
+    def _check_crd(self) -> None:
+        """An operator whose CRD is deleted says so, and goes on."""
+        world, now = self._world, self._world.time.monotonic()
+        if not world.server.absent or self._is_excused():
+            return
+        for operator in world.operators:
+            since = max(self._disturbed_at, operator.started_at)
+            if operator.manager is None or now - since < CRD_SECONDS:
+                continue
+            said = operator.manager.health()["namespaces_not_served"]
+            if not any("is not installed" in words for words in said.values()):
+                world.violated(f"{operator.name} does not say that its CRD is deleted: {said}")
+
+    def _check_scored(self, pool: Object, now: float) -> None:
+        """A rollout that waits for a comparison does not wait for long."""
+        world, metadata = self._world, pool["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        rollout = (pool.get("status") or {}).get("rollout") or {}
+        parity = rollout.get("parity") or {}
+        is_asked = parity.get("outcome") == "Waiting" and not self._is_excused() and not world.server.absent
+        answers = is_asked and any(
+            isinstance(one.program, Worker) and one.program.pool == key and parity["revision"] in one.name[1]
+            for one in world.cluster.running.values()
+            if one.started and one.node.reports and not one.ending
+        )
+        self._unscored.see(key, answers, now)
+        if min(self._unscored.seconds(key, now), now - self._disturbed_at) >= PARITY_SECONDS:
+            world.violated(f"{key[1]} waits for scores of its golden set: {parity.get('message')}")
 
     def _is_excused(self) -> bool:
         """While nobody may lead, or what an operator knows may be old, a worker may go unseen."""

@@ -8,6 +8,11 @@ from simulation.api_server import ApiServer, Object, Refused
 from simulation.cluster import BAD_IMAGE, Cluster
 
 from rewardpool_api import names
+from rewardpool_api.times import rfc3339
+
+STRANGER: Final = "theirs"
+"""First letters of what has a pool's label and belongs to others."""
+GOLDEN: Final = "golden.jsonl"
 
 
 def manifest(namespace: str, name: str, *, mark: str, flavor: str, chance: random.Random) -> Object:
@@ -111,9 +116,13 @@ class People:
 
     def recreate(self, pool: Object, chance: random.Random) -> str:
         self._server.delete(names.KIND, *_key(pool))
+        self.make_again(pool)
+        return "deleted and made again"
+
+    def make_again(self, pool: Object) -> None:
+        """Apply the manifest of a pool that was deleted."""
         fresh = {name: pool["metadata"][name] for name in ("name", "namespace")}
         self._server.create(names.KIND, {**pool, "metadata": fresh, "status": {}})
-        return "deleted and made again"
 
     def delete(self, pool: Object, chance: random.Random) -> str:
         self._server.delete(names.KIND, *_key(pool))
@@ -161,6 +170,18 @@ class People:
         self._cluster.scaled_by_hand.add((metadata["namespace"], metadata["name"]))
         self._server.patch("Deployment", metadata["namespace"], metadata["name"], {"spec": {"replicas": replicas}})
         return f"scaled {metadata['name']} to {replicas} by hand"
+
+    def use_our_label(self, pool: Object, chance: random.Random) -> str:
+        """Objects of others have the pool's label, and a great deal of text."""
+        namespace, name = _key(pool)
+        pod: Object = {"nodeName": "elsewhere", "containers": [{"name": "theirs", "image": "theirs:1"}]}
+        specs = {"Pod": pod, "Deployment": {"replicas": 0, "template": {"spec": pod}}, "Service": {"ports": []}}
+        kind = chance.choice([*specs])
+        self._marks += 1
+        metadata = {"namespace": namespace, "name": f"{STRANGER}-{self._marks}", "labels": {names.LABEL_POOL: name}}
+        annotations = {"note": "x" * 250_000}
+        self._server.create(kind, {"metadata": {**metadata, "annotations": annotations}, "spec": specs[kind]})
+        return f"made a {kind} of their own"
 
     def _engine(self, pool: Object) -> Object:
         self._marks += 1

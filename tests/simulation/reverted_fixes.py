@@ -210,6 +210,23 @@ def _every_answer_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(budgets.Budgets, "decided", decided)
 
 
+def _crd_ends_the_operator(patch: pytest.MonkeyPatch) -> None:
+    """An operator ends whose CRD is deleted."""
+    before = reflector.Reflector._failed
+
+    def failed(self: Any, error: Any, count: int) -> None:
+        before(self, error, count)
+        if self.problem == reflector.NO_CRD:
+            raise error
+
+    patch.setattr(reflector.Reflector, "_failed", failed)
+
+
+def _crd_unsaid(patch: pytest.MonkeyPatch) -> None:
+    """A CRD that is deleted is an answer of the API server's like any other."""
+    patch.setattr(reflector, "NOT_FOUND", None)
+
+
 def _logs_are_needed(patch: pytest.MonkeyPatch) -> None:
     """A process whose log was removed fails every pass."""
 
@@ -384,6 +401,20 @@ FIXES = (
         seed=35,
         steps=(step(100, "people: edit"),),
         finds="needless",
+    ),
+    Fix(
+        "a deleted CRD ends no operator",
+        _crd_ends_the_operator,
+        seed=9,
+        steps=(step(60, "api: CRD deleted", 60),),
+        finds="ended: KubeError",
+    ),
+    Fix(
+        "a deleted CRD is reported in words",
+        _crd_unsaid,
+        seed=9,
+        steps=(step(60, "api: CRD deleted", 60),),
+        finds="does not say that its CRD is deleted",
     ),
     Fix(
         "a log that is removed ends no care for its process",
