@@ -27,6 +27,7 @@ LASTING: Final = frozenset(
         "node: cordoned",
         "pods: quota",
         "pods: refused by admission",
+        "router: metrics blocked",
         "router: odd metrics",
         "router: odd list",
         "router: silent",
@@ -295,6 +296,12 @@ def _router_is_odd(odd: str) -> Callable[["World", random.Random], Undo]:
     return begin
 
 
+def _metrics_blocked(world: "World", _: random.Random) -> Undo:
+    blocked = world.network.blocked_ports
+    blocked.add(names.ROUTER_METRICS_PORT)
+    return lambda: blocked.discard(names.ROUTER_METRICS_PORT)
+
+
 def _no_new_worker_is_reached(world: "World", chance: random.Random) -> Undo:
     """A policy or a mesh that knows the workers there are."""
     network = world.network
@@ -344,6 +351,7 @@ FAULTS: Final[Mapping[str, Callable[["World", random.Random], Undo]]] = {
     "pods: refused by admission": _admission,
     "router: crashes": _program_crashes("router"),
     "router: silent": _silent("router"),
+    "router: metrics blocked": _metrics_blocked,
     "router: odd metrics": _router_is_odd("metrics"),
     "router: odd list": _router_is_odd("list"),
     "router: status 500": _router_is_odd("500"),

@@ -451,6 +451,9 @@ class Invariants:
         stale = self._stale_entries(key)
         if stale:
             return f"routers list what is not there: {stale}"
+        is_sized_by_load = "autoscaling" in pool["spec"] and not pool["spec"].get("suspend")
+        if is_sized_by_load and self._world.network.blocked_ports and not excuses - {ConditionReason.AT_ZERO}:
+            return f"its metrics cannot be read, and no condition says so: {reasons}"
         if serving is None:
             return None if excuses else f"no router is ready: {reasons}"
         rollout = status.get("rollout") or {}

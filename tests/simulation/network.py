@@ -127,6 +127,8 @@ class Network:
         """By `host:port`."""
         self.silent: set[str] = set()
         """Hosts that swallow what is sent to them."""
+        self.blocked_ports: set[int] = set()
+        """Ports that a policy keeps operators from, at every host."""
         self.api_faults: list[ApiFault] = []
         self.partitions: set[tuple[str, str]] = set()
         """Of an operator from a host; the API server is `api`."""
@@ -272,7 +274,8 @@ class Call:
         timeout: aiohttp.ClientTimeout = self._options["timeout"]
         host = parts.hostname or ""
         network.calls[f"{self._operator} {self._method} {parts.netloc}"] += 1
-        if host in network.silent or (self._operator, host) in network.partitions:
+        is_kept_off = host in network.silent or parts.port in network.blocked_ports
+        if is_kept_off or (self._operator, host) in network.partitions:
             await asyncio.sleep(timeout.sock_connect or timeout.total or 5.0)
             raise aiohttp.ServerTimeoutError("connection timed out")
         await asyncio.sleep(network.chance.uniform(0.001, 0.005))

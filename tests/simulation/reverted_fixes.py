@@ -227,6 +227,11 @@ def _crd_unsaid(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reflector, "NOT_FOUND", None)
 
 
+def _blindness_unsaid(patch: pytest.MonkeyPatch) -> None:
+    """Metrics that the size follows from may be missing without a word in Ready and Degraded."""
+    patch.setattr(conditions, "_blind", lambda _: None)
+
+
 def _logs_are_needed(patch: pytest.MonkeyPatch) -> None:
     """A process whose log was removed fails every pass."""
 
@@ -415,6 +420,13 @@ FIXES = (
         seed=9,
         steps=(step(60, "api: CRD deleted", 60),),
         finds="does not say that its CRD is deleted",
+    ),
+    Fix(
+        "a pool at zero whose metrics are blocked says so",
+        _blindness_unsaid,
+        seed=72,
+        steps=(step(189, "router: metrics blocked", math.inf),),
+        finds="its metrics cannot be read",
     ),
     Fix(
         "a log that is removed ends no care for its process",
