@@ -171,6 +171,17 @@ class People:
         self._server.patch("Deployment", metadata["namespace"], metadata["name"], {"spec": {"replicas": replicas}})
         return f"scaled {metadata['name']} to {replicas} by hand"
 
+    def compare(self, pool: Object, chance: random.Random) -> str:
+        """Have the scores of a new revision compared with what is expected, or with those of the one before."""
+        namespace, name = _key(pool)
+        ref, expected = {"name": f"{name}-golden", "key": GOLDEN}, chance.choice(["", ', "score": 0.5'])
+        if self._server.get("ConfigMap", namespace, ref["name"]) is None:
+            metadata = {"namespace": namespace, "name": ref["name"]}
+            lines = "".join(f'{{"text": "{text}"{expected}}}\n' for text in "abc")
+            self._server.create("ConfigMap", {"metadata": metadata, "data": {GOLDEN: lines}})
+        parity = {"parity": {"goldenSetRef": ref, "maxAbsDiff": 0.1}, "progressDeadlineSeconds": 600}
+        return self._change(pool, rollout={**pool["spec"]["rollout"], **parity})
+
     def use_our_label(self, pool: Object, chance: random.Random) -> str:
         """Objects of others have the pool's label, and a great deal of text."""
         namespace, name = _key(pool)
@@ -222,6 +233,7 @@ ACTIONS: Final = (
     "restart",
     "delete_owned",
     "scale_deployment",
+    "compare",
 )
 
 

@@ -15,6 +15,7 @@ import orjson
 from simulation.network import Network
 
 from rewardpool_api import names
+from rewardpool_api.contract import SCORE_PATH
 
 NO_WORKER: Final = "no_available_workers"
 ROUTER_CHECK_SECONDS: Final = 2.0
@@ -71,6 +72,8 @@ class Worker:
             return 401, b'{"error": "key"}'
         if path == names.LOAD_PATH:
             return 200, orjson.dumps({"in_flight": len(self.in_flight)})
+        if path == SCORE_PATH:
+            return 200, orjson.dumps({"data": [{"index": 0, "embedding": [self.score]}]})
         return 404, b"{}"
 
     def take(self, sample: Sample, done: Callable[[Sample, bool], None]) -> None:

@@ -232,6 +232,11 @@ def _blindness_unsaid(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(conditions, "_blind", lambda _: None)
 
 
+def _pauses_of_any_length(patch: pytest.MonkeyPatch) -> None:
+    """Each attempt at a golden set's scores waits for twice as long as the one before."""
+    patch.setattr(parity_check, "LONGEST_PAUSE_SECONDS", math.inf)
+
+
 def _logs_are_needed(patch: pytest.MonkeyPatch) -> None:
     """A process whose log was removed fails every pass."""
 
@@ -427,6 +432,13 @@ FIXES = (
         seed=72,
         steps=(step(189, "router: metrics blocked", math.inf),),
         finds="its metrics cannot be read",
+    ),
+    Fix(
+        "pauses between attempts at a golden set have a bound",
+        _pauses_of_any_length,
+        seed=9,
+        steps=(step(60, "people: compare"), step(80, "people: edit"), step(82, "api: 500", 260, seed=19)),
+        finds="waits for scores of its golden set",
     ),
     Fix(
         "a log that is removed ends no care for its process",
