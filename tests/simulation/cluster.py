@@ -204,10 +204,10 @@ class Cluster:
         metadata = found["metadata"]
         if kind == "Deployment":
             self._mark_dirty(metadata["namespace"], metadata["name"])
-        if kind != "Pod":
-            return
         owner = metadata.get("annotations", {}).get("deployment")
-        if owner and (type_ != "MODIFIED" or "deletionTimestamp" in metadata or "status" in found):
+        if kind != "Pod" or owner is None:
+            return
+        if type_ != "MODIFIED" or "deletionTimestamp" in metadata or "status" in found:
             self._mark_dirty(metadata["namespace"], owner)
         one = self.running.get(metadata["uid"])
         if type_ == "RESTORED" and one is None and found["spec"].get("nodeName"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from simulation import remembered
 from simulation.api_server import Object
 from simulation.cluster import mark_of
+from simulation.people import STRANGER
 from simulation.programs import Entry, Router, Worker
 from simulation.trainers import RENEW_SECONDS
 
@@ -23,6 +24,8 @@ EVERY_SECONDS: Final = 1.0
 CALLS_PER_SECOND: Final = 60
 """Of one operator at one address, at most: a pass asks for one thing at each, ten times a second at most."""
 MOST_TASKS: Final = 400
+MOST_TEXT: Final = 200_000
+"""Characters of one text of an operator's; the mounted files are 110,000."""
 MOST_REMEMBERED: Final = 300
 """Entries of one collection of an operator's; the largest API object has 57 in one."""
 HANDOVER_SECONDS: Final = 2.5
@@ -328,6 +331,10 @@ class Invariants:
             size, way = remembered.largest(operator.manager)
             if size > MOST_REMEMBERED:
                 self._world.violated(f"{operator.name} remembers {size} things in manager{way}")
+            length, way = remembered.longest(operator.manager)
+            if length > MOST_TEXT:
+                self._world.violated(f"{operator.name} remembers a text of {length} characters in manager{way}")
+
     def _check_crd(self) -> None:
         """An operator whose CRD is deleted says so, and goes on."""
         world, now = self._world, self._world.time.monotonic()
@@ -396,7 +403,8 @@ class Invariants:
         found = [
             f"{kind} {one['metadata']['name']}"
             for kind, one in there
-            if "deletionTimestamp" not in one["metadata"] or one.get("spec", {}).get("nodeName") not in away
+            if not one["metadata"]["name"].startswith(STRANGER)
+            and ("deletionTimestamp" not in one["metadata"] or one.get("spec", {}).get("nodeName") not in away)
         ]
         # A job may announce itself to a pool that is gone, and is warned of that.
         is_announced = any(server.selected("Lease", **labels))

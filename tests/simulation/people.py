@@ -234,6 +234,7 @@ ACTIONS: Final = (
     "delete_owned",
     "scale_deployment",
     "compare",
+    "use_our_label",
 )
 
 

@@ -1,4 +1,6 @@
-"""What an operator holds in memory: the largest collection that is reached from it, and the names that are in it."""
+"""What an operator holds in memory: the largest collection and the longest text that are reached from it, and
+the names that are in it.
+"""
 
 from collections import deque
 from collections.abc import Iterator
@@ -14,6 +16,17 @@ BOUNDED: Final = "._deleted"
 def largest(root: object) -> tuple[int, str]:
     """Return the size of the largest collection that is reached from there, and the way to it."""
     found = ((len(found), way) for way, found in _collections(root) if not way.endswith(BOUNDED))
+    return max(found, default=(0, ""))
+
+
+def longest(root: object) -> tuple[int, str]:
+    """Return the length of the longest text that a collection there has, and the way to it."""
+    found = (
+        (len(text), way)
+        for way, one in _collections(root)
+        for text in (one.values() if isinstance(one, dict) else one)
+        if isinstance(text, str)
+    )
     return max(found, default=(0, ""))
 
 

@@ -237,6 +237,18 @@ def _pauses_of_any_length(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(parity_check, "LONGEST_PAUSE_SECONDS", math.inf)
 
 
+def _strangers_whole(patch: pytest.MonkeyPatch) -> None:
+    """What has our label is kept as it is, whoever it belongs to."""
+    before = store.trimmed
+
+    def trimmed(resource: Any, found: Any) -> Any:
+        is_ours = bool(found["metadata"].get("ownerReferences"))
+        kinds = (resources.DEPLOYMENTS, resources.PODS, resources.SERVICES)
+        return before(resource, found) if is_ours or resource not in kinds else found
+
+    patch.setattr(store, "trimmed", trimmed)
+
+
 def _logs_are_needed(patch: pytest.MonkeyPatch) -> None:
     """A process whose log was removed fails every pass."""
 
@@ -439,6 +451,13 @@ FIXES = (
         seed=9,
         steps=(step(60, "people: compare"), step(80, "people: edit"), step(82, "api: 500", 260, seed=19)),
         finds="waits for scores of its golden set",
+    ),
+    Fix(
+        "of what only has our label little is kept",
+        _strangers_whole,
+        seed=9,
+        steps=(step(60, "people: use_our_label"),),
+        finds="remembers a text of 250000 characters",
     ),
     Fix(
         "a log that is removed ends no care for its process",

@@ -53,6 +53,10 @@ def test_what_grows_with_every_pass_is_found_with_the_way_to_it() -> None:
     assert remembered.largest(Memory(passes=[*range(1000)], pools={("rl", "rm"): ["a"]})) == (1000, ".passes")
 
 
+def test_a_long_text_is_found_with_the_way_to_it() -> None:
+    assert remembered.longest(Memory(pools={("rl", "rm"): ["a", "x" * 1000]})) == (1000, ".pools[]")
+
+
 def test_what_remembers_a_pool_is_found() -> None:
     assert remembered.holding(Memory(pools={("rl", "rm"): ["a"]}), ("rl", "rm")) == [".pools"]
     assert remembered.holding(Memory(pools={("rl", "rm"): ["a"]}), ("rl", "other")) == []
