@@ -54,6 +54,10 @@ LONGEST_TEXT: Final = 2**24
 NO_NAMES: Final = frozenset({"", ".", ".."})
 """What no object is called, and what would be another path."""
 
+MOST_CONNECTIONS: Final = 0
+"""At a time, where 0 is no bound: a watch holds one for good, and there are eight for each namespace that is served by
+name."""
+
 PAGE: Final = 50
 """Objects of one page of a list: a list of thousands is never in memory as text, nor parsed in one go."""
 
@@ -91,8 +95,7 @@ class Kube:
         """Monotonic time at which a call got no answer while no other got one; None after an answer."""
 
     async def __aenter__(self) -> Self:
-        # A watch holds a connection for good, and there are seven for each namespace that is served by name.
-        self._configuration.connection_pool_maxsize = 0
+        self._configuration.connection_pool_maxsize = MOST_CONNECTIONS
         self._configuration.proxy = self._configuration.proxy or proxy_of_environment(self._configuration.host)
         self._client = kubernetes_client.ApiClient(self._configuration)
         self._client.user_agent = self._field_manager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from simulation.api_server import Refused
 from simulation.network import API_FAULTS, ApiFault
+from simulation.operators import NAMED
 from simulation.people import ACTIONS
 from simulation.programs import Router, Worker
 
@@ -25,6 +26,7 @@ LASTING: Final = frozenset(
         "node: lost",
         "node: cut off",
         "node: cordoned",
+        "operator: serves namespaces by name",
         "pods: quota",
         "pods: refused by admission",
         "router: metrics blocked",
@@ -192,6 +194,13 @@ def _operator_killed(world: "World", chance: random.Random) -> Undo:
     return None
 
 
+def _namespaces_named(world: "World", _: random.Random) -> Undo:
+    def serve(namespaces: tuple[str, ...]) -> None:
+        for operator in world.operators:
+            operator.serve(namespaces)
+
+    serve(NAMED)
+    return lambda: serve(())
 
 
 def _lease_deleted(world: "World", _: random.Random) -> Undo:
@@ -342,6 +351,7 @@ FAULTS: Final[Mapping[str, Callable[["World", random.Random], Undo]]] = {
     "operator: partitioned": _partition,
     "operator: killed": _operator_killed,
     "operator: lease deleted": _lease_deleted,
+    "operator: serves namespaces by name": _namespaces_named,
     "node: lost": _node("lose"),
     "node: cut off": _node("cut_off"),
     "node: cordoned": _node_cordoned,

@@ -16,6 +16,7 @@ from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.times import time_of
 from rewardpool_control.autoscaler.recommend import PAUSE_SECONDS
+from rewardpool_operator.kubernetes.cache.owned import WATCHED
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -24,6 +25,8 @@ EVERY_SECONDS: Final = 1.0
 CALLS_PER_SECOND: Final = 60
 """Of one operator at one address, at most: a pass asks for one thing at each, ten times a second at most."""
 MOST_TASKS: Final = 400
+WATCHES: Final = len(WATCHED) + 1
+"""Of an operator, for each namespace that it serves by name."""
 MOST_TEXT: Final = 200_000
 """Characters of one text of an operator's; the mounted files are 110,000."""
 MOST_REMEMBERED: Final = 300
@@ -313,12 +316,13 @@ class Invariants:
         self._check_crd()
         if number % 10 == 0:
             calls = world.network.calls
+            most = CALLS_PER_SECOND + WATCHES * max(len(one.namespaces) for one in world.operators)
             for name, total in calls.items():
-                if total - self._calls[name] > 10 * CALLS_PER_SECOND:
+                if total - self._calls[name] > 10 * most:
                     world.violated(f"{total - self._calls[name]} calls in 10 s: {name}")
             self._calls = calls.copy()
             tasks = len(asyncio.all_tasks())
-            if tasks > MOST_TASKS:
+            if tasks > MOST_TASKS + WATCHES * sum(len(one.namespaces) for one in world.operators):
                 world.violated(f"{tasks} tasks")
             self._check_bounds()
         asyncio.get_running_loop().call_later(EVERY_SECONDS, self._look, number + 1)

@@ -6,6 +6,7 @@ bytes, as they are on a wire: whatever the operator makes of odd ones, its own c
 
 import asyncio
 import random
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
@@ -16,6 +17,7 @@ import aiohttp
 import orjson
 from simulation.api_server import ApiServer, Refused, Watch, status_body
 
+from rewardpool_kube import client
 from rewardpool_kube.client import Kube
 
 API: Final = "http://api"
@@ -84,6 +86,8 @@ class Answer:
 
     def __init__(self, status: int, content: Content, *, broken: bool = False) -> None:
         self.status, self.content, self._broken = status, content, broken
+        self.ended: Callable[[], None] = lambda: None
+        """Is called when the connection goes back."""
 
     async def read(self) -> bytes:
         if self._broken:
@@ -101,6 +105,7 @@ class Answer:
         """The connection goes back."""
         if self.content.watch is not None:
             self.content.watch.end()
+        self.ended()
 
 
 def unreachable(host: str) -> aiohttp.ClientConnectorError:
@@ -179,6 +184,7 @@ class SimulatedClient:
         self.default_headers: dict[str, str] = {}
         self.user_agent = ""
         self._network, self._operator = network, operator
+        self._connections = asyncio.Semaphore(client.MOST_CONNECTIONS or sys.maxsize)
 
     async def update_params_for_auth(self, *_: Any) -> None:
         """It needs no credentials."""
@@ -197,13 +203,36 @@ class SimulatedClient:
         _preload_content: bool,
         _request_timeout: aiohttp.ClientTimeout,
     ) -> Answer:
+        # A watch, which has no time in all, waits for a free connection for good.
+        if self._connections.locked():
+            async with asyncio.timeout(_request_timeout.total):
+                await self._connections.acquire()
+        else:
+            await self._connections.acquire()
+        try:
+            answer = await self._answer(method, url, query_params, headers, body, _request_timeout)
+        except BaseException:
+            self._connections.release()
+            raise
+        answer.ended = self._connections.release
+        return answer
+
+    async def _answer(
+        self,
+        method: str,
+        url: str,
+        query_params: list[tuple[str, str]],
+        headers: dict[str, str],
+        body: Any,
+        timeout: aiohttp.ClientTimeout,
+    ) -> Answer:
         network, query = self._network, dict(query_params)
         path = unquote(url.removeprefix(API))
         watches = query.get("watch") == "true"
         verb = "watch" if watches else method
         network.calls[f"{self._operator} {verb}"] += 1
         kind = network.fault_of(self._operator, verb, path)
-        longest = _request_timeout.total or 3600.0
+        longest = timeout.total or 3600.0
         if (self._operator, "api") in network.partitions:
             kind = "hangs"
         if kind == "hangs":

@@ -14,6 +14,8 @@ from rewardpool_operator.main import _first_of, _run
 
 RESTART_SECONDS: Final = 2.0
 LEASE: Final = ("rewardpool-system", "rewardpool-operator")
+NAMED: Final = ("rl", *(f"team-{number}" for number in range(1, 15)))
+"""Namespaces to serve by name: with eight watches each, more than a client has connections by default."""
 
 
 class Operator:
@@ -38,8 +40,11 @@ class Operator:
         self.name = name
         self.manager: Manager | None = None
         self.leadership: Leadership | None = None
+        self.namespaces = namespaces
         self.restarts = 0
-        self._network, self._note, self._broken, self._namespaces = network, note, broken, namespaces
+        self.started_at = 0.0
+        """When its process was last started."""
+        self._network, self._note, self._broken = network, note, broken
         self._process: asyncio.Task[None] | None = None
         self._life: asyncio.Task[None] | None = None
 
@@ -50,6 +55,11 @@ class Operator:
         """The process ends without a word."""
         if self._process is not None:
             self._process.cancel()
+
+    def serve(self, namespaces: tuple[str, ...]) -> None:
+        """Serve these from now on, or all: its container is another one."""
+        self.namespaces = namespaces
+        self.kill()
 
     async def stop(self) -> None:
         if self._life is not None:
@@ -74,10 +84,11 @@ class Operator:
             await asyncio.sleep(RESTART_SECONDS)
 
     async def _run(self) -> None:
+        self.started_at = asyncio.get_running_loop().time()
         kube = kube_of(self._network, self.name)
         leadership = Leadership(kube, namespace=LEASE[0], name=LEASE[1], operator=self.name)
         session: Any = Session(self._network, self.name)
-        manager = Manager(kube, session, image="rewardpool:1", namespaces=self._namespaces, acting=leadership.acting)
+        manager = Manager(kube, session, image="rewardpool:1", namespaces=self.namespaces, acting=leadership.acting)
         self.manager, self.leadership = manager, leadership
         await _run(manager, leadership)
 

@@ -249,6 +249,11 @@ def _strangers_whole(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(store, "trimmed", trimmed)
 
 
+def _hundred_connections(patch: pytest.MonkeyPatch) -> None:
+    """All calls and watches of an operator share the connections that the library's client has by default."""
+    patch.setattr(client, "MOST_CONNECTIONS", 100)
+
+
 def _logs_are_needed(patch: pytest.MonkeyPatch) -> None:
     """A process whose log was removed fails every pass."""
 
@@ -458,6 +463,13 @@ FIXES = (
         seed=9,
         steps=(step(60, "people: use_our_label"),),
         finds="remembers a text of 250000 characters",
+    ),
+    Fix(
+        "a client has as many connections as it has watches",
+        _hundred_connections,
+        seed=9,
+        steps=(step(60, "operator: serves namespaces by name", math.inf), step(100, "people: edit")),
+        finds="is not observed",
     ),
     Fix(
         "a log that is removed ends no care for its process",
