@@ -194,6 +194,17 @@ class People:
         self._server.create(kind, {"metadata": {**metadata, "annotations": annotations}, "spec": specs[kind]})
         return f"made a {kind} of their own"
 
+    def spoil_status(self, pool: Object, chance: random.Random) -> str:
+        """The status has numbers that a version wrote to which they meant nothing."""
+        found = self._server.get(names.KIND, *_key(pool)) or pool
+        scaling = (found.get("status") or {}).get("scaling")
+        if scaling is None:
+            return "nothing to spoil"
+        rate = {"perReplica": chance.choice([0, -1.0, 1e300]), "inFlight": chance.choice([0, 2**62]), "measured": []}
+        rate["time"] = rfc3339(self._server._now())
+        self._server.update_status(names.KIND, *_key(pool), scaling={**scaling, "serviceRate": rate})
+        return f"wrote the service rate {rate}"
+
     def _engine(self, pool: Object) -> Object:
         self._marks += 1
         engine = {name: value for name, value in pool["spec"]["engine"].items() if name != "image"}
@@ -235,6 +246,7 @@ ACTIONS: Final = (
     "scale_deployment",
     "compare",
     "use_our_label",
+    "spoil_status",
 )
 
 

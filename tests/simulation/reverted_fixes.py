@@ -254,6 +254,30 @@ def _hundred_connections(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(client, "MOST_CONNECTIONS", 100)
 
 
+def _any_rate_in_a_status(patch: pytest.MonkeyPatch) -> None:
+    """A stored status may have any number as its service rate.
+
+    Two guards hold it: a part of a status that is not sane is left out, and the model takes no such number. With the
+    first alone switched off the pool is held as one that is not valid, which a condition says.
+    """
+
+    def parsed(found: Any, **options: Any) -> RewardPool:
+        try:
+            return RewardPool.model_validate(found, **options)
+        except ValidationError:
+            scaling = dict(found["status"]["scaling"])
+            rate = scaling.pop("serviceRate")
+        pool = RewardPool.model_validate({**found, "status": {**found["status"], "scaling": scaling}}, **options)
+        taken = {"per_replica": rate["perReplica"], "in_flight": rate["inFlight"], "time": read_time(rate["time"])}
+        known = ServiceRateStatus.model_construct(measured=[], **taken)
+        assert pool.status.scaling is not None
+        with_rate = pool.status.scaling.model_copy(update={"service_rate": known})
+        return pool.model_copy(update={"status": pool.status.model_copy(update={"scaling": with_rate})})
+
+    patch.setattr(stored_pool, "with_sane_status", lambda found, **_: found)
+    patch.setattr(stored_pool, "RewardPool", SimpleNamespace(model_validate=parsed))
+
+
 def _logs_are_needed(patch: pytest.MonkeyPatch) -> None:
     """A process whose log was removed fails every pass."""
 
@@ -470,6 +494,13 @@ FIXES = (
         seed=9,
         steps=(step(60, "operator: serves namespaces by name", math.inf), step(100, "people: edit")),
         finds="is not observed",
+    ),
+    Fix(
+        "a number of a stored status has bounds",
+        _any_rate_in_a_status,
+        seed=3,
+        steps=(step(100, "people: spoil_status", seed=2),),
+        finds="ZeroDivisionError",
     ),
     Fix(
         "a log that is removed ends no care for its process",
