@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import secrets
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +34,17 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
+@pytest.fixture(autouse=True)
+def _in_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of the cluster's Services lead somewhere, as in its pods."""
+    resolve = socket.getaddrinfo
+
+    def known(host: Any, *args: Any, **named: Any) -> Any:
+        return resolve("127.0.0.1" if str(host).endswith(".svc") else host, *args, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", known)
+
+
 @pytest.fixture
 def uid(plane: ControlPlane) -> Iterator[str]:
     """Of a RewardPool that is ready, as far as its status goes."""
@@ -44,7 +56,12 @@ def uid(plane: ControlPlane) -> Iterator[str]:
     }
     serving = {"type": "Serving", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     model = {"type": "Discriminative", "servedName": "skywork"}
-    status = {"url": "http://127.0.0.1:9", "replicas": 1, "model": model, "conditions": [serving]}
+    status = {
+        "url": f"http://skywork-router.{NAMESPACE}.svc:8080",
+        "replicas": 1,
+        "model": model,
+        "conditions": [serving],
+    }
     plane.kubectl("apply", "-f", "-", input=json.dumps(manifest))
     patch = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     plane.kubectl("patch", "rewardpool", "skywork", "-n", NAMESPACE, *patch)

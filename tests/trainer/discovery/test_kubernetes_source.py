@@ -79,6 +79,35 @@ async def test_a_pool_and_its_key_are_read_with_the_jobs_own_rights(
     assert set(cluster.tokens) == {"Bearer job-token"}
 
 
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"url": "http://evil.example:8080"},
+        {"url": "http://skywork-router.rl.svc.evil.example:8080"},
+        {"url": "http://skywork-router.rl.svc:8080@evil.example"},
+        {"url": "http://other-router.rl.svc:8080"},
+        {"url": "http://skywork-router.rl.svc:8081"},
+        {"auth": {"secretName": "hub-token"}},
+    ],
+)
+async def test_a_status_that_names_another_address_or_secret_than_the_pools_own_is_refused(
+    cluster: FakeApiServer, source: KubernetesSource, status: dict[str, Any]
+) -> None:
+    cluster.answers[POOL_PATH] = (200, {**POOL, "status": status})
+    with pytest.raises(
+        PoolAccessError, match=r"^status\.(url|auth\.secretName) of RewardPool rl/skywork is .*who may patch"
+    ):
+        await source.read_pool("rl", "skywork")
+
+
+@pytest.mark.parametrize("url", ["http://skywork-router.rl.svc:8080", "https://skywork-router.rl.svc:8080"])
+async def test_the_address_that_an_operator_writes_is_taken(
+    cluster: FakeApiServer, source: KubernetesSource, url: str
+) -> None:
+    cluster.answers[POOL_PATH] = (200, {**POOL, "status": {"url": url}})
+    assert (await source.read_pool("rl", "skywork")).status.url == url
+
+
 async def test_a_pool_the_cluster_does_not_have_is_not_here(source: KubernetesSource) -> None:
     with pytest.raises(PoolNotHere, match=r"no rewardpools\.rewardpool\.dev/skywork in namespace rl"):
         await source.read_pool("rl", "skywork")

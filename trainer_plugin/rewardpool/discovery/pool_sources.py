@@ -134,11 +134,13 @@ class KubernetesSource:
         if raw is None:
             raise PoolNotHere(f"{self}: no {what}")
         try:
-            return _parse(raw)
+            pool = _parse(raw)
         except ValidationError as error:
             raise PoolNotReadyError(
                 f"{self} has {what} in a version this trainer does not understand: {error}"
             ) from error
+        _check_own(pool)
+        return pool
 
     async def pool_names(self, namespace: str) -> list[str]:
         """Return the pools of a namespace of the cluster; none where no cluster is configured."""
@@ -224,6 +226,30 @@ class KubernetesSource:
             return ForbiddenError(f"{self}: no right to {verb} {what} (403)")
         kind = SourceUnavailableError if error.status == 429 or error.status >= 500 else PoolAccessError
         return kind(f"{self}: to {verb} {what} failed with HTTP {error.status}: {error}")
+
+
+def _check_own(pool: "RewardPool") -> None:
+    """See that the status names the pool's own routers and its own key, as an operator's does.
+
+    Whoever else may write it must not choose where a key goes, or which Secret of the namespace is taken for one.
+
+    Raises:
+        PoolAccessError: It names others.
+    """
+    name, namespace = pool.metadata.name, pool.metadata.namespace
+    own = f"{names.router_host(name, namespace)}:{names.ROUTER_PORT}"
+    url, secret = pool.status.url, pool.status.auth.secret_name
+    who = "see who may patch rewardpools/status besides the operator"
+    if url is not None and url.rstrip("/") not in (f"http://{own}", f"https://{own}"):
+        raise PoolAccessError(
+            f"status.url of RewardPool {pool.key} is {url}, and its routers are at {own}: nothing is sent there, {who}."
+            " For another way to its routers set url and key_file"
+        )
+    if secret not in (None, names.key_secret(name)):
+        raise PoolAccessError(
+            f"status.auth.secretName of RewardPool {pool.key} is {secret}, and its key is in {names.key_secret(name)}:"
+            f" the other Secret is not read, {who}"
+        )
 
 
 def read_key_files(path: Path) -> tuple[str, ...]:
