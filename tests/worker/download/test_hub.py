@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -168,6 +169,40 @@ def test_an_engine_reads_no_file_of_a_release_that_was_not_downloaded(download: 
     again = download(pin=commit)
     again.run()
     assert content(again) == FILES
+
+
+def test_no_link_in_the_cache_has_a_download_write_elsewhere(download: Make, hub: FakeHub, tmp_path: Path) -> None:
+    one, elsewhere = download(), tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"short")
+    for file in one.source.release(None).files:
+        part = one.cache.folder / "blobs" / f"{file.name}.incomplete"
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.symlink_to(elsewhere)
+    one.run()
+    assert content(one) == FILES
+    assert elsewhere.read_bytes() == b"short"
+
+
+@pytest.mark.parametrize("name", ["{commit}.json", "holder.json"])
+def test_a_pipe_in_the_place_of_a_record_or_a_heart_holds_nobody_up(download: Make, name: str) -> None:
+    one = download()
+    commit = one.run().commit
+    (one.cache.own / f"{commit}.json").unlink()
+    os.mkfifo(one.cache.own / name.format(commit=commit))
+    again = download(pin=commit)
+    (thread := Thread(target=again.run, daemon=True)).start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert content(again) == FILES
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 5000, '{"host": {}}', '{"beat": 1}', "\udcff"])
+def test_a_heart_of_nonsense_keeps_nobody_from_a_download(download: Make, text: str) -> None:
+    one = download()
+    one.cache.own.mkdir(parents=True)
+    (one.cache.own / "holder.json").write_text(text, errors="surrogateescape")
+    one.run()
+    assert content(one) == FILES
 
 
 def test_a_content_that_is_a_link_to_elsewhere_is_had_anew(download: Make, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """One holder at a time, with flock and without, and a lock that dies with its holder."""
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +93,16 @@ def test_those_who_wait_hear_from_the_holder(tmp_path: Path) -> None:
     first.try_acquire()
     first.beat({"verifiedBytes": 5})
     assert (second.holder(), second.report()) == ("pod-a", {"verifiedBytes": 5})
+
+
+@pytest.mark.parametrize("what", ["pipe", "link"])
+def test_a_pipe_or_link_in_the_place_of_a_lock_is_refused_at_once(tmp_path: Path, what: str) -> None:
+    folder, elsewhere = tmp_path / "own", tmp_path / "elsewhere"
+    folder.mkdir()
+    if what == "pipe":
+        os.mkfifo(folder / "lock")
+    else:
+        (folder / "lock").symlink_to(elsewhere)
+    with pytest.raises(OSError, match="no file: remove it"):
+        a_lock(folder, "a").try_acquire()
+    assert not elsewhere.exists()

@@ -22,10 +22,11 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 from threading import Event
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from rewardpool_worker.engine_side.download.digests import digest_of, is_digest
 from rewardpool_worker.engine_side.download.errors import DownloadError
+from rewardpool_worker.engine_side.download.plain_file import open_to_append, read_text
 from rewardpool_worker.engine_side.download.release import Release, RemoteFile, Source
 
 THREADS = 8
@@ -39,7 +40,7 @@ class StoppedError(RuntimeError):
 class _Partial:
     """A file that takes bytes until told to stop, from whatever thread it is fed."""
 
-    def __init__(self, file: BinaryIO, stop: Event) -> None:
+    def __init__(self, file: IO[bytes], stop: Event) -> None:
         self._file = file
         self._stop = stop
 
@@ -88,9 +89,9 @@ class ModelCache:
     def record(self, commit: str) -> Record | None:
         """The record of a release; None where there is none that can be read."""
         try:
-            files = json.loads(self._stamp(commit).read_text())["files"].items()
+            files = json.loads(read_text(self._stamp(commit)) or "")["files"].items()
             found = {_safe(path): CheckedFile(_safe(one["name"]), one["size"], one["digest"]) for path, one in files}
-        except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError, RecursionError, DownloadError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, DownloadError):
             return None
         are_files = all(isinstance(one.size, int) and is_digest(one.digest) for one in found.values())
         return found if found and are_files else None
@@ -171,9 +172,10 @@ class ModelCache:
             return digest or digest_of(blob, file.size, "sha256", read)
         blob.unlink(missing_ok=True)
         blob.parent.mkdir(parents=True, exist_ok=True)
-        if (_size(part) or 0) > file.size:
-            part.unlink()
-        with part.open("ab") as target:
+        begun = _size(part)
+        if begun is None or begun > file.size:
+            part.unlink(missing_ok=True)
+        with open_to_append(part) as target:
             offset = target.tell()
             if offset < file.size:
                 source.fetch(commit, file, cast(BinaryIO, _Partial(target, stop)), offset)
@@ -205,7 +207,7 @@ class ModelCache:
     def remember(self, revision: str, commit: str) -> None:
         """Note what a branch was."""
         ref = self.folder / "refs" / _safe(revision)
-        if not ref.is_file() or ref.read_text().strip() != commit:
+        if (read_text(ref) or "").strip() != commit:
             _write(ref, commit)
 
     def last_known(self, revision: str) -> str | None:
@@ -214,7 +216,8 @@ class ModelCache:
         It need not have been checked: somebody may have filled the cache where there is a network.
         """
         ref = self.folder / "refs" / _safe(revision)
-        commit = ref.read_text().strip() if ref.is_file() else revision
+        text = read_text(ref)
+        commit = revision if text is None else text.strip()
         return commit if self.snapshot(_safe(commit)).is_dir() else None
 
     def link(self, place: Path, commit: str, record: Record | None) -> None:

@@ -6,7 +6,6 @@ a file with a number that grows, and who finds the heart of another machine beat
 machines are never compared: a heart is dead when *this* process has seen no beat for `DEAD_SECONDS`.
 """
 
-import contextlib
 import errno
 import fcntl
 import json
@@ -17,10 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from rewardpool_worker.engine_side.download.plain_file import open_to_append, read_text
+
 BEAT_SECONDS = 5.0
 DEAD_SECONDS = 30.0
 SETTLE_SECONDS = 2.0
 """Where there is no flock, two may write a heartbeat at the same moment; the one whose is there after this has it."""
+MOST_NAME = 253
+"""Characters of a machine's name."""
 _NO_FLOCK = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL)
 
 
@@ -66,7 +69,7 @@ class CacheLock:
     def try_acquire(self) -> bool:
         """Take the lock if nobody has it."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        file = (self._folder / "lock").open("ab")
+        file = open_to_append(self._folder / "lock")
         try:
             locking = self._try_flock(file)
             if locking is False or self._is_held_elsewhere(has_flock=locking is True):
@@ -104,7 +107,8 @@ class CacheLock:
 
     def holder(self) -> str:
         """Name of the machine or pod that holds the lock, as far as it says."""
-        return str(self._read_beat().get("host", "another process"))
+        host: str = self._read_beat().get("host", "")
+        return host[:MOST_NAME] if host and host.isprintable() else "another process"
 
     def release(self) -> None:
         """Let the next one have it at once."""
@@ -147,10 +151,14 @@ class CacheLock:
         return (beat.get("host"), beat.get("process")) == (self._host, self._process)
 
     def _read_beat(self) -> dict[str, Any]:
-        with contextlib.suppress(FileNotFoundError):
-            beat: dict[str, Any] = json.loads(self._heart.read_text())
-            return beat
-        return {}
+        """The last beat; empty where there is none, or what there is makes no sense."""
+        try:
+            beat = json.loads(read_text(self._heart) or "{}")
+        except (ValueError, RecursionError):
+            return {}
+        kinds = {"host": str, "process": str, "beat": int, "report": dict}
+        is_one = isinstance(beat, dict) and all(isinstance(beat.get(name), kind) for name, kind in kinds.items())
+        return beat if is_one else {}
 
     def _write_beat(self, report: dict[str, Any]) -> None:
         self._beats += 1
