@@ -161,8 +161,8 @@ async def test_a_workers_refusal_is_said_by_the_names_of_the_request_also_in_the
         ("/inference/v1/generate", {"token_ids": IDS}, 400, "sampling_params must be an object"),
         ("/generate", {"input_ids": IDS}, 400, "return_logprob is None, and must be true"),
         ("/generate", question(IDS).to_wire(), 400, "session_params.rewardpool is for a pool's routers"),
-        ("/get_reward", {}, 501, "rl/skywork is a Teacher, which gives no reward"),
-        ("/run_code", {"code": "1", "language": "python"}, 501, "rl/skywork is a Teacher"),
+        ("/get_reward", {}, 404, "rl/skywork is a Teacher, which gives no reward"),
+        ("/run_code", {"code": "1", "language": "python"}, 404, "rl/skywork is a Teacher"),
     ],
 )
 async def test_what_is_not_followed_is_refused_by_name(
@@ -186,7 +186,7 @@ async def test_a_key_may_come_in_the_url_as_slime_trl_and_areal_send_it(gateway:
 async def test_a_pool_of_another_type_gives_no_log_probabilities(gateway: Opening) -> None:
     async with gateway(model_type="Function") as (client, _):
         status, said = await refused(client, "/v1/completions", completions())
-        assert (status, said) == (501, "the pool is no Teacher, and only those give log-probabilities")
+        assert (status, said) == (404, "the pool is no Teacher, and only those give log-probabilities")
 
 
 async def test_a_student_with_another_vocabulary_is_refused_at_the_start(gateway: Opening) -> None:

@@ -4,10 +4,10 @@
 400  the body is not what the protocol says
 401  the key is missing or wrong
 403  a browser asks for a page of somebody else's
-404  log-probabilities of another model than the teacher's are asked
+404  log-probabilities of another model than the teacher's are asked, or the pool is of another type than the route: one
+     that runs programs has `/run_code`, a Teacher log-probabilities
 413  the body is larger than 16 MiB
 422  a row cannot be rated whoever tries: too long, or its prompt or the end of its response cannot be read
-501  the pool is of another type than the route: one that runs programs has `/run_code`, a Teacher log-probabilities
 503  a row has no reward now; trying again may help
 504  the same of `/run_code`, whose clients try again after this status alone
 """
@@ -197,7 +197,7 @@ class _Gateway:
             raise RewardPoolError(f"no answer of the pool within {seconds:g} s") from None
         verdict = info.get("verdict")
         if not isinstance(verdict, dict) or "exit_code" not in verdict:
-            raise web.HTTPNotImplemented(text=f"the pool runs no programs: set its model.source to {FUNCTION}")
+            raise web.HTTPNotFound(text=f"the pool runs no programs: set its model.source to {FUNCTION}")
         self._figures.rows.labels("run_code").inc()
         return web.json_response(run_code_answer(verdict))
 
@@ -324,7 +324,7 @@ async def _answer(write: Callable[[], bytes]) -> web.Response:
 
 def _reward(request: web.Request) -> OpenReward:
     if (teacher := request.app.get(TEACHER)) is not None:
-        raise web.HTTPNotImplemented(
+        raise web.HTTPNotFound(
             text=f"{teacher.endpoint.pool} is a Teacher, which gives no reward: ask {LOGPROBS_PATH}, {COMPLETIONS} or"
             f" {TOKENS}"
         )
@@ -333,7 +333,7 @@ def _reward(request: web.Request) -> OpenReward:
 
 def _teacher(request: web.Request) -> OpenTeacher:
     if (teacher := request.app.get(TEACHER)) is None:
-        raise web.HTTPNotImplemented(text="the pool is no Teacher, and only those give log-probabilities")
+        raise web.HTTPNotFound(text="the pool is no Teacher, and only those give log-probabilities")
     return teacher
 
 
