@@ -237,9 +237,12 @@ test-tools:
 test-sglang:
 	@$(DEV)/bin/pytest $(SHORT) tests/engines/test_sglang.py tests/engines/test_up_on_sglang.py
 
+# What a neighbour may send or write: cheap enough to draw ten thousand of each.
+OF_NEIGHBOURS := tests/hostile/test_requests.py tests/hostile/test_files.py
+
 test-hostile: setup-dev binaries ## Only the tests of hostile input (HOSTILE_EXAMPLES=5000 for a long run, HOSTILE_SEED=1 for other input)
-	@$(DEV)/bin/pytest tests/hostile --ignore tests/hostile/test_requests.py
-	@HOSTILE_EXAMPLES=$(or $(HOSTILE_EXAMPLES),10000) $(DEV)/bin/pytest tests/hostile/test_requests.py
+	@$(DEV)/bin/pytest tests/hostile $(OF_NEIGHBOURS:%=--ignore %)
+	@HOSTILE_EXAMPLES=$(or $(HOSTILE_EXAMPLES),10000) $(DEV)/bin/pytest $(OF_NEIGHBOURS)
 	@HOSTILE_EXAMPLES=$(or $(HOSTILE_EXAMPLES),10000) $(DEV)/bin/pytest tests/chart/test_admission_policy.py -k drawn
 
 test-engines: setup-dev setup-server setup-sglang ## Compare vLLM's and SGLang's scores with transformers', a class of models at a time (an hour; TESTS="-k Qwen3")

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -39,6 +40,9 @@ POLICY: dict[str, Any] = {
 LABELS = {"team": "rl", "example.com/cost-centre": "7"}
 EFFECT_SECONDS = 60.0
 """By then an API server acts by a new policy; here after about a second."""
+
+AT_A_TIME = 4
+"""Drawn pools that the API server judges at a time."""
 
 OUR_IMAGE = "registry.example/rl/vllm:1"
 OTHER_IMAGE = "registry.example.evil/rl/vllm:1"
@@ -267,27 +271,34 @@ def test_no_pod_that_is_drawn_is_admitted_with_what_the_lists_do_not_have(
     guarded.kubectl("create", "-f", "-", input=json.dumps(namespace))
     policy = {"enabled": True, "namespaceSelector": {"matchLabels": {"rewards": "drawn"}}}
     apply_policy(guarded, render(fullnameOverride="drawn", admissionPolicy=policy))
-    asked = DryRun(guarded)
+    asked = DryRun(guarded, at_a_time=AT_A_TIME)
     host = a_pool({"model": {"source": "file:///models/a"}}, namespace="drawn")
     wait_for(lambda: "must not be file://" in (asked.refusal(host) or ""), "the policy counts")
     published = guarded.read("/openapi/v3/api/v1")
     assert published is not None
-    admitted = 0
+    answers: list[Future[list[str] | None]] = []
 
-    @hostile("pools with drawn pods", spec=pools(Schemas(published["components"]["schemas"])))
-    def judge(spec: dict[str, Any]) -> None:
-        nonlocal admitted
-        manifest = a_pool(spec, namespace="drawn")
-        if asked.refusal(manifest) is None:
-            admitted += 1
-            assert not not_on_the_lists(spec)
-            # Kubernetes' own judge, of the pods that the operator would have made.
-            for pod in pods_of(manifest):
-                assert "violates PodSecurity" not in (asked.refusal(pod, "pods") or "")
+    # The API server answers while the next ones are drawn.
+    with ThreadPoolExecutor(AT_A_TIME) as asking:
 
-    judge()
-    TRIED["of them admitted"] = admitted
+        @hostile("pools with drawn pods", spec=pools(Schemas(published["components"]["schemas"])))
+        def ask(spec: dict[str, Any]) -> None:
+            answers.append(asking.submit(wrongly_admitted, asked, a_pool(spec, namespace="drawn")))
+
+        ask()
+    admitted = [wrong for answer in answers if (wrong := answer.result()) is not None]
+    TRIED["of them admitted"] = len(admitted)
     assert admitted
+    assert [wrong for wrong in admitted if wrong] == []
+
+
+def wrongly_admitted(asked: DryRun, manifest: dict[str, Any]) -> list[str] | None:
+    """What is wrong with a pool that is let through; None for one that is refused."""
+    if asked.refusal(manifest) is not None:
+        return None
+    # Kubernetes' own judge, of the pods that the operator would have made.
+    refusals = [asked.refusal(pod, "pods") or "" for pod in pods_of(manifest)]
+    return [*not_on_the_lists(manifest["spec"]), *(said for said in refusals if "violates PodSecurity" in said)]
 
 
 def test_a_path_of_the_node_is_refused_where_all_sources_are_allowed(guarded: ControlPlane, render: Render) -> None:

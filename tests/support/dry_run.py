@@ -9,10 +9,10 @@ from cluster.control_plane import ControlPlane
 
 
 class DryRun:
-    """Asks over one connection that is kept open, as the administrator."""
+    """Asks over connections that are kept open, as the administrator; from several threads, if need be."""
 
-    def __init__(self, plane: ControlPlane) -> None:
-        self._connections = urllib3.PoolManager(ca_certs=str(plane.authority.certificate))
+    def __init__(self, plane: ControlPlane, *, at_a_time: int = 1) -> None:
+        self._connections = urllib3.PoolManager(ca_certs=str(plane.authority.certificate), maxsize=at_a_time)
         self._url = plane.url
         self._headers = {"Authorization": f"Bearer {plane.admin_token}", "Content-Type": "application/json"}
 
