@@ -109,6 +109,27 @@ def test_every_file_and_test_that_is_named_exists(page: Path) -> None:
     assert missing == []
 
 
+def rows_without_a_test(page: str) -> list[str]:
+    """Rows of tables whose last column is of tests, that name none; but for those that say that nothing stops it."""
+    found = []
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines())
+        if head[-1] == "its test":
+            found += [row[0] for row in rows if "`tests/" not in row[-1] and not row[-2].startswith("nothing")]
+    return found
+
+
+def test_every_attack_has_a_test() -> None:
+    page = (ROOT / "docs" / "results" / "attacks.md").read_text()
+    assert page.count(" its test |\n") == 3
+    assert rows_without_a_test(page) == []
+
+
+def test_an_attack_without_a_test_is_found() -> None:
+    table = "| who | what | its test |\n|---|---|---|\n| a | b | `tests/x.py` |\n| c | d | |\n| e | nothing | |\n"
+    assert rows_without_a_test(table) == ["c"]
+
+
 def uneven_rows(page: str) -> list[str]:
     """Rows of tables that have more or fewer cells than the head of their table."""
     found = []
