@@ -99,6 +99,18 @@ class _Connection(web.RequestHandler):
         self._forget_deadline()
         super().connection_lost(exc)
 
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if isinstance(exc, UnicodeEncodeError) and not request.headers.get("Expect", "").isascii():
+            # aiohttp quotes the header in its refusal, and fails at bytes that are no text.
+            return web.Response(status=417, text="the Expect header is not known\n")
+        return super().handle_error(request, status, exc, message)
+
     def _expect_head(self) -> None:
         self._deadline = self._loop.call_later(self._manager.head_seconds, self.force_close)
 

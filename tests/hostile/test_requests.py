@@ -68,7 +68,7 @@ HEADERS: Final[Mapping[bytes, st.SearchStrategy[bytes]]] = {
     b"Sec-Fetch-Site": odd_bytes,
     b"Accept": st.one_of(st.sampled_from([b"application/openmetrics-text; version=nonsense; escaping=x"]), odd_bytes),
     b"Accept-Encoding": odd_bytes,
-    b"Expect": st.sampled_from([b"100-continue", b"nonsense"]),
+    b"Expect": st.one_of(st.sampled_from([b"100-continue", b"nonsense"]), odd_bytes),
     b"Range": odd_bytes,
     b"Upgrade": st.sampled_from([b"websocket", b"h2c"]),
 }

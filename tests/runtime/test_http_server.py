@@ -56,3 +56,14 @@ async def test_a_body_that_does_not_end_is_not_waited_for(monkeypatch: pytest.Mo
     async with connected() as (reader, writer):
         writer.write(HALF_A_BODY)
         assert b" 408 " in await reader.readline()
+
+
+@pytest.mark.parametrize("path", [b"/", b"/nowhere"])
+@pytest.mark.parametrize("expected", [b"nonsense", b"\xff"])
+async def test_an_expectation_of_any_bytes_is_refused_without_a_traceback(
+    path: bytes, expected: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected() as (reader, writer):
+        writer.write(b"GET %b HTTP/1.1\r\nHost: a\r\nExpect: %b\r\n\r\n" % (path, expected))
+        assert b" 417 " in await reader.readline()
+    assert caplog.records == []
