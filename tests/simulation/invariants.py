@@ -325,6 +325,8 @@ class Invariants:
             if tasks > MOST_TASKS + WATCHES * sum(len(one.namespaces) for one in world.operators):
                 world.violated(f"{tasks} tasks")
             self._check_bounds()
+        if number % 60 == 0:
+            self._check_texts()
         asyncio.get_running_loop().call_later(EVERY_SECONDS, self._look, number + 1)
 
     def _check_bounds(self) -> None:
@@ -335,6 +337,9 @@ class Invariants:
             size, way = remembered.largest(operator.manager)
             if size > MOST_REMEMBERED:
                 self._world.violated(f"{operator.name} remembers {size} things in manager{way}")
+
+    def _check_texts(self) -> None:
+        for operator in self._world.operators:
             length, way = remembered.longest(operator.manager)
             if length > MOST_TEXT:
                 self._world.violated(f"{operator.name} remembers a text of {length} characters in manager{way}")
