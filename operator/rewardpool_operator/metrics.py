@@ -17,7 +17,6 @@ from typing import Final, Literal
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 
@@ -25,6 +24,7 @@ from rewardpool_api import RewardPool, RewardPoolStatus
 from rewardpool_api.reasons import EventReason
 from rewardpool_kube.resources import Verb
 from rewardpool_operator.pool_metrics import POOL_LABELS, REPLICAS, PoolCollector, Samples, samples_of
+from rewardpool_worker.engine_side.worker_metrics import encoder_for
 
 Change = Literal["join", "leave"]
 Reason = Literal["refused", "unreachable", "defect"]
@@ -205,7 +205,7 @@ class Metrics:
 
     async def exposition(self, request: web.Request) -> web.Response:
         """GET /metrics, in the format that the scraper asks for."""
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        encode, content_type = encoder_for(request.headers.get("Accept", ""))
         # Thousands of series take longer than passes should wait.
         body = await asyncio.to_thread(encode, self.registry)
         response = web.Response(body=body, headers={"Content-Type": content_type})

@@ -223,6 +223,13 @@ async def test_openmetrics_is_spoken_to_who_asks_for_it(metrics):
     assert text.endswith("# EOF\n")
 
 
+@pytest.mark.parametrize("version", ["nonsense", "1.x", "2.x", "9.x.1", "9" * 5000, "", "-1", "1..0"])
+@pytest.mark.parametrize("kind", ["application/openmetrics-text", "text/plain"])
+async def test_a_version_that_is_none_is_answered_with_plain_text(metrics, kind, version):
+    headers, _ = await scraped(metrics, Accept=f"{kind}; version={version}; escaping=allow-utf-8")
+    assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
+
+
 async def families_of(metrics):
     _, text = await scraped(used(metrics))
     return [family for family in text_string_to_metric_families(text) if family.name.startswith("rewardpool_")]

@@ -5,6 +5,7 @@ sample is ever told. Mounted into stock images with `transformers_server.py`; ne
 vLLM and SGLang have.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 METRICS_PATH = "/metrics"
+_ODD_VERSION = re.compile(r"version\s*=(?!\d{1,4}(\.\d{1,4})*\s*([;,]|$))")
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Buckets of a request's time: from a function of microseconds to the longest wait of a router."""
@@ -97,5 +100,12 @@ class WorkerMetrics:
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Body and content type of an answer, in the format that the scraper's `Accept` header asks for."""
-        encode, content_type = choose_encoder(accept)
+        encode, content_type = encoder_for(accept)
         return encode(self.registry), content_type
+
+
+def encoder_for(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    """Return the format that a scraper's `Accept` header asks for, and its content type; plain text for nonsense."""
+    # prometheus_client compares versions part by part, and fails at one that is no number.
+    is_odd = _ODD_VERSION.search(accept) or not accept.isascii()
+    return choose_encoder("" if is_odd else accept)
