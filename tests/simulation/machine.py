@@ -470,9 +470,25 @@ class _Heard(logging.Handler):
         self._machine = machine
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._machine.note(record.levelname.lower(), record.getMessage().splitlines()[0])
+        self._machine.note(record.levelname.lower(), record.getMessage().partition("\n")[0])
         if record.levelno >= logging.ERROR or record.exc_info:
             self._machine.violated(f"the supervisor's log: {record.getMessage()}")
+
+
+@contextmanager
+def _heard(machine: Machine, package: str) -> Iterator[None]:
+    """Have what a package logs in the machine's history alone."""
+    logger, heard = logging.getLogger(package), _Heard(machine)
+    level, propagates = logger.level, logger.propagate
+    logger.addHandler(heard)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(heard)
+        logger.setLevel(level)
+        logger.propagate = propagates
 
 
 def run(seed: int, steps: tuple[Step, ...] | None = None) -> Outcome:
@@ -480,22 +496,12 @@ def run(seed: int, steps: tuple[Step, ...] | None = None) -> Outcome:
     with TemporaryDirectory() as path, VirtualTime(seed=seed, packages=PACKAGES) as time:
         chance = random.Random(time.chance.getrandbits(64))
         planned = drawn(chance, [*FAULTS], seconds=EVENTFUL_SECONDS, count=chance.randint(2, STEPS))
-        logger = logging.getLogger("rewardpool_local")
-        level, propagates = logger.level, logger.propagate
         machine = Machine(time, Path(path, *KEY), planned if steps is None else steps)
-        heard = _Heard(machine)
-        logger.addHandler(heard)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
         try:
-            with _simulated(machine):
+            with _simulated(machine), _heard(machine, "rewardpool_local"), _heard(machine, "rewardpool_operator"):
                 time.run(machine.live())
         except (DeadlockError, LivelockError) as error:
             machine.violated(f"{type(error).__name__}: {error}")
-        finally:
-            logger.removeHandler(heard)
-            logger.setLevel(level)
-            logger.propagate = propagates
         return Outcome(
             seed,
             machine.steps,
