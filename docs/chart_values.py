@@ -24,8 +24,10 @@ HEADER = """# Values of the Helm chart
 
 ```
 helm install rewardpool charts/rewardpool --namespace rewardpool-system --create-namespace \\
-  --set image.repository=REGISTRY/rewardpool
+  --set image.repository=REGISTRY/rewardpool --set-json 'watch.namespaces=["NAMESPACE"]'
 ```
+
+Without `watch.namespaces` the operator has its rights in the whole cluster.
 
 Upgrades, several releases, alerts: `docs/helm.md` of the project. A misspelt value fails the command and is named.
 
