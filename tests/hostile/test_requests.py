@@ -33,6 +33,8 @@ from rewardpool_worker.function_server import FunctionServer, options_of, parser
 KEY: Final = "the-right-key"
 AT_A_TIME: Final = 16
 ANSWER_SECONDS: Final = 30.0
+MOST_LEVELS: Final = 100
+"""Of JSON, at which an engine fails."""
 PATHS: Final = (
     *("/", "/health", "/healthz", "/metrics", "/rewardpool/ready", "/rewardpool/load", "/v1/models", "/v1/embeddings"),
     *("/get_reward", "/slime", "/run_code", "/api/session", "/api/pools", "/api/logs?pool=a&name=b", "/page.js"),
@@ -229,11 +231,17 @@ async def brittle_engine(scope: Any, receive: Any, send: Any) -> None:
         request = json.loads(body, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
         samples = request.get("input", [])
         answer = {"data": [{"index": index, "probs": [0.5]} for index in range(len(samples))], "usage": {}}
-        assert "[" * 100 not in body.decode()
+        assert depth(request) < MOST_LEVELS
     else:
         assert path in ENGINE_PATHS
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
     await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+
+
+def depth(value: Any) -> int:
+    """Levels of lists and objects."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(depth, inner), default=0)
 
 
 def scope_of(request: bytes) -> tuple[dict[str, Any], bytes] | None:
