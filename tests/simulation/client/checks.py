@@ -18,7 +18,7 @@ from rewardpool.client.hedging import MIN_BURST, MOST_HEDGES, SHARE
 from rewardpool.client.outage import PROBE_SECONDS
 from rewardpool.client.pool import MAX_GENERATIONS
 from rewardpool.client.request_timer import LEAST_LEFT_OPEN
-from rewardpool.client.retry import REFUSALS, REFUSING_SECONDS
+from rewardpool.client.retry import REFUSALS, REFUSED_ATTEMPTS, REFUSING_SECONDS
 from rewardpool.discovery.pool_sources import SourceUnavailableError
 from rewardpool.errors import (
     BrokenPoolError,
@@ -123,7 +123,7 @@ def _unjustified(traffic: Traffic, ledger: Ledger, index: int, error: SampleErro
                 return None
             return None if seconds >= plan.timeout - 1e-6 else f"its deadline was over after {seconds:.3f} s: {error}"
         case RevisionGoneError():
-            if ask.sample.revision is None or seen["other_revision"] < REFUSALS:
+            if ask.sample.revision is None or seen["other_revision"] < REFUSED_ATTEMPTS:
                 return f"{seen['other_revision']} refusals by another revision, and it is taken to be gone: {error}"
             if seconds < REFUSING_SECONDS:
                 return f"after {seconds:.3f} s its revision is taken to be gone"

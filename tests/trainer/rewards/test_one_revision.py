@@ -158,11 +158,15 @@ async def test_members_that_are_handed_on_and_asked_at_one_moment_agree() -> Non
     assert report.asked_again == report.groups_asked_again == 4
 
 
-async def test_a_member_whose_groups_revision_is_gone_is_unscored_where_ratings_are_handed_on() -> None:
+@pytest.mark.parametrize("others", [["b"], ["b", "c"]], ids=" and ".join)
+@pytest.mark.parametrize("hedge", [True, False])
+async def test_a_member_whose_groups_revision_is_gone_is_unscored_where_ratings_are_handed_on(
+    others: list[str], hedge: bool
+) -> None:
     workers = Workers("a")
-    async with reward_by(workers, on_failure="skip", timeout=30) as (reward, _):
+    async with reward_by(workers, on_failure="skip", timeout=30, hedge=hedge) as (reward, _):
         await reward.rate_next(group()[0])
-        workers.revisions = ["b"]
+        workers.revisions = others
         late = await reward.rate_next(group()[1])
     assert late.total is None
     assert isinstance(late.error, RevisionGoneError)

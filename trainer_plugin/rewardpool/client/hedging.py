@@ -210,7 +210,7 @@ class Race(Generic[T]):
         if isinstance(error, RetryableError) and not error.may_have_cost:
             self._request.generations -= 1
         if isinstance(error, AnotherRevisionError):
-            self._request.refused(error)
+            self._request.refused(beside=True)
         if isinstance(error, RetryableError | CancelledError):
             if isinstance(error, RetryableError) and error.kind == "worker":
                 self.failed_at_worker = error

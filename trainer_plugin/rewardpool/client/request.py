@@ -27,7 +27,6 @@ from rewardpool.client.exchange import MAX_ANSWER_BYTES
 from rewardpool.client.hedging import MOST_HEDGES, Hedging, Race
 from rewardpool.client.report import Counters
 from rewardpool.client.retry import (
-    AnotherRevisionError,
     Kind,
     Refusals,
     Retry,
@@ -400,10 +399,12 @@ class ScoreRequest(Generic[T]):
         self._given_up = error
         self.hedge_failed()
 
-    def refused(self, error: AnotherRevisionError) -> Refusals:
+    def refused(self, *, beside: bool = False) -> Refusals:
         """Count an answer of a worker of another revision, to a hedge or not; return all that are counted."""
-        now = loop_time()
-        self.refusals = self.refusals.and_one(error.found, now=now) if self.refusals else Refusals(error.found, now)
+        if self.refusals is None:
+            self.refusals = Refusals(loop_time())
+        self.refusals.attempts += not beside
+        self.refusals.beside += beside
         return self.refusals
 
     @property

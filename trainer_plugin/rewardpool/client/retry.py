@@ -12,7 +12,7 @@ A failed attempt is a `RetryableError` of one kind, and the kind alone decides:
 | not_found | 404 or 405: something else lives at the address | only if the address turns out to have moved |
 | wrong_model | the worker serves another model | only if the pool turns out to have moved |
 | unauthorized | 401 or 403 | with every other key there is; until the deadline if the pool ever took one |
-| other_revision | a worker of another revision | until only one other revision answers for a while |
+| other_revision | a worker of another revision | until only others have answered for a while |
 
 The request goes to the same router again, which by then avoids a worker that failed.
 
@@ -80,11 +80,13 @@ Kind = Literal[
 ]
 
 REFUSALS = 24
-"""In a row by one other revision, over at least `REFUSING_SECONDS`: then the wanted revision is taken to be gone.
+"""By workers of other revisions, over at least `REFUSING_SECONDS`: then the wanted revision is taken to be gone.
 
 As many are sent beside an attempt as were refused before it, as an idle router gives the same text to the same worker
 again and again. Where one worker of five is of the wanted revision, 24 drawn at random miss it once in 200 times.
 """
+REFUSED_ATTEMPTS = 8
+"""The same of attempts alone, where those beside them are slow or may not be sent."""
 REFUSING_SECONDS = 2.0
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
 """While a key is rotated, one worker sends invalid responses, or two revisions serve, every other attempt succeeds."""
@@ -160,22 +162,23 @@ class AnotherRevisionError(RetryableError):
 
 @dataclass(slots=True)
 class Refusals:
-    """Answers of workers of one other revision than the wanted one, none of another revision in between."""
+    """Answers of workers of other revisions than the wanted one."""
 
-    found: str | None
     since: float
     """Time of the first one (of the loop)."""
-    count: int = 1
+    attempts: int = 0
+    beside: int = 0
+    """Hedges."""
 
-    def and_one(self, found: str | None, *, now: float) -> "Refusals":
-        """Return these with one more."""
-        if found != self.found:
-            return Refusals(found, now)
-        return Refusals(found, self.since, self.count + 1)
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self.attempts + self.beside
 
     def are_final(self, *, now: float) -> bool:
         """Return whether the wanted revision is taken to be gone."""
-        return self.count >= REFUSALS and now - self.since >= REFUSING_SECONDS
+        enough = self.attempts >= REFUSED_ATTEMPTS or self.count >= REFUSALS
+        return enough and now - self.since >= REFUSING_SECONDS
 
 
 def kind_of_status(status: int) -> Kind | None:
@@ -250,7 +253,7 @@ class Retry:
         request.failures += FAILURES.get(failed.kind, 0.0)
         if not error.may_have_cost:
             request.generations -= 1
-        if isinstance(error, AnotherRevisionError) and request.refused(error).are_final(
+        if isinstance(error, AnotherRevisionError) and request.refused().are_final(
             now=asyncio.get_running_loop().time()
         ):
             request.give_up(RevisionGoneError(request.label, self.used.pool, error.wanted, error.found))
