@@ -182,15 +182,16 @@ WAITING_SUITES := test-operator test-tools
 TOOLS  := api bench chart ci cli e2e e2e_cluster hostile
 
 test: packages setup-dev ## Run all tests (real vLLM, SGLang, sglang-router, kube-apiserver, verl and TRL; TEST_JOBS=3 suites at a time; WITH_CLUSTER=yes: all that CI runs)
-	@# Programs of Kubernetes are compiled while the environments are downloaded.
-	@$(MAKE) --no-print-directory --jobs=2 needs
-	@rm -f $(CLUSTER_FAILED)
+	@rm -f $(FAILED)
+	@# Programs of Kubernetes are compiled while the environments are downloaded. One that is missing fails its suites.
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 needs || touch $(FAILED)
 	@$(MAKE) --no-print-directory --keep-going --jobs=$(TEST_JOBS) suites
-	@test ! -e $(CLUSTER_FAILED)
+	@test ! -e $(FAILED)
 
 needs: binaries setup setup-frameworks models setup-sglang
 
-CLUSTER_FAILED := $(WORK)/cluster-runs.failed
+# `test` alone reads it.
+FAILED := $(WORK)/test.failed
 
 # A cluster waits more than it computes, so the suites that wait as well run beside it, and lint. All others start
 # engines: they would take the cores from those of the cluster, whose pods give way to every process outside.
@@ -204,9 +205,9 @@ suites: waiting-suites engine-suites
 # One that fails keeps no other, and no suite, from running; `test` fails in the end. The other tutorials download torch
 # and an engine anew.
 cluster-runs:
-	@$(MAKE) --no-print-directory e2e || touch $(CLUSTER_FAILED)
-	@$(MAKE) --no-print-directory tutorials TUTORIALS="code-checker kubernetes one-machine own-loop" || touch $(CLUSTER_FAILED)
-	@$(MAKE) --no-print-directory first-minute || touch $(CLUSTER_FAILED)
+	@$(MAKE) --no-print-directory e2e || touch $(FAILED)
+	@$(MAKE) --no-print-directory tutorials TUTORIALS="code-checker kubernetes one-machine own-loop" || touch $(FAILED)
+	@$(MAKE) --no-print-directory first-minute || touch $(FAILED)
 
 waiting-suites: $(WAITING_SUITES)
 
