@@ -157,8 +157,14 @@ class Machine:
         self.violations.append(f"{self.time.monotonic():.1f} s: {what}")
         self._is_broken.set()
 
+    def _raised(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # A check that raises is never made again. Of a task that nobody awaits this is called at any time.
+        if "handle" in context:
+            self.violated(f"{context['message']}: {context.get('exception')!r}")
+
     async def live(self) -> None:
         """From `rewardpool up` to its end, or to the first violation."""
+        asyncio.get_running_loop().set_exception_handler(self._raised)
         self.folder.create()
         self.ask_for(self.wanted)
         environ = {names.ENV_STATE_DIR: str(self.path.parents[1])}

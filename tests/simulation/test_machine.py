@@ -5,7 +5,7 @@ import time
 
 import pytest
 from simulation.__main__ import story
-from simulation.machine import run
+from simulation.machine import Machine, run
 from simulation.shrink import shrunk
 from simulation.world import Outcome
 
@@ -30,3 +30,8 @@ def test_one_seed_gives_one_history() -> None:
     first, second = run(5), run(5)
     assert first.history == second.history
     assert first.samples > 0
+
+
+def test_a_check_that_raises_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Machine, "_check_status", lambda _: 1 / 0)
+    assert "ZeroDivisionError" in str(run(2, ()).violations)

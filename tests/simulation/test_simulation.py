@@ -10,6 +10,7 @@ import time
 import pytest
 from simulation.__main__ import story
 from simulation.faults import Step
+from simulation.invariants import Invariants
 from simulation.shrink import shrunk
 from simulation.world import Outcome, run
 
@@ -137,3 +138,8 @@ def test_a_failing_run_is_shrunk_to_what_it_takes() -> None:
 
     outcome = shrunk(fails_by_two(1, steps), again=fails_by_two)
     assert [step.seed for step in outcome.steps] == [3, 14]
+
+
+def test_a_check_that_raises_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Invariants, "_check_bounds", lambda _: 1 / 0)
+    assert "ZeroDivisionError" in str(run(2, ()).violations)

@@ -100,8 +100,14 @@ class World:
     def samples(self) -> int:
         return sum(trainer.answered for trainer in self.trainers)
 
+    def _raised(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # A check that raises is never made again. Of a task that nobody awaits this is called at any time.
+        if "handle" in context:
+            self.violated(f"{context['message']}: {context.get('exception')!r}")
+
     async def live(self) -> None:
         """From the first pool to all being well again after the last step, or to the first violation."""
+        asyncio.get_running_loop().set_exception_handler(self._raised)
         whole, broken = asyncio.create_task(self._live()), asyncio.create_task(self._is_broken.wait())
         await asyncio.wait({whole, broken}, return_when=asyncio.FIRST_COMPLETED)
         for task in (whole, broken):
