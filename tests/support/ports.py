@@ -20,7 +20,10 @@ def _block() -> tuple[Iterator[int], int]:
     """Return the ports of a block that this process alone has, and the lock on it, held until the process ends."""
     for block in range(BLOCKS):
         path = Path(tempfile.gettempdir(), f"rewardpool-test-ports-{block}")
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        except PermissionError:  # another user's
+            continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

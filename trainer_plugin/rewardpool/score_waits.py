@@ -114,7 +114,9 @@ class Readiness:
         """When some came, and from when on their workers were ready; none has a later one from an earlier moment on."""
 
     def answered(self, at: float, ready: float, *, since: float) -> float:
-        """Take in an answer of a worker, and return when the first worker was ready.
+        """Take in an answer of a worker, and return when the first worker was ready, or later.
+
+        It is later where a worker from before has answered nothing since, as one that is slow.
 
         Args:
             at: When it came, no earlier than those before; seconds of one clock.

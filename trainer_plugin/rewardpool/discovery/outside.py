@@ -24,9 +24,11 @@ async def check_address(endpoint: Endpoint) -> None:
         if error.errno == socket.EAI_AGAIN:
             return
         service, namespace = (address.hostname or "").partition(".")[0], endpoint.pool.partition("/")[0]
+        secure = f", ${names.ENV_CA_FILE} and that name in /etc/hosts" if address.scheme == "https" else ""
         raise PoolAccessError(
             f"RewardPool {endpoint.pool} ({endpoint.origin}) is at {endpoint.url}, a name that only the cluster's pods"
             f" know ({error.strerror}). Run this in a pod, or forward the port, `kubectl --namespace {namespace}"
-            f" port-forward service/{service} {address.port}`, and set ${names.ENV_URL} and ${names.ENV_KEY_FILE}"
+            f" port-forward service/{service} {address.port}`, and set ${names.ENV_URL} and"
+            f" ${names.ENV_KEY_FILE}{secure}"
             " (docs/production.md, From outside the cluster)"
         ) from error
