@@ -565,7 +565,8 @@ async def odd_http(stage: Stage, seconds: float) -> None:
                 return None
             case 4:
                 stage.fleet.ledger.failed(asked.only, "busy")
-                if asked.is_chat and b" 200 OK" in head:  # another server is there, so no judge began
+                # Another server is there, so no judge began; one that answered 429 had not.
+                if asked.is_chat and asked.began_at is not None and b" 429 " not in head:
                     stage.fleet.ledger.generations[asked.texts[0]] -= 1
                 return b"SSH-2.0-OpenSSH_9.2\r\n"
             case 5:
