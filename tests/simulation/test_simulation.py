@@ -98,6 +98,14 @@ REGRESSIONS = {
             Step(144.6, "people: scale", 25.0, 769274),
         ),
     ),
+    "a worker whose time to leave was over was stopped while the routers' key could not be read, as it may": (
+        1500018,
+        (
+            Step(75.2, "api: hangs", 114.0, 396971),
+            Step(172.1, "api: hangs", 64.0, 900732),
+            Step(197.8, "router: crashes", 101.0, 595276),
+        ),
+    ),
 }
 """What a run violated -> its seed, and the fewest steps by which it did."""
 
