@@ -27,7 +27,7 @@ from simulation.network import Network, Session
 from simulation.programs import ROUTER_CHECK_SECONDS, Router, Worker
 from simulation.trainers import Trainer
 from simulation.virtual_time import DeadlockError, LivelockError, VirtualTime
-from simulation.world import Outcome
+from simulation.world import Outcome, Scene
 
 from rewardpool_api import RewardPool, dump_manifest, names
 from rewardpool_local import folder as folder_module
@@ -112,7 +112,7 @@ class Supervised(Supervisor):
         return nullcontext()
 
 
-class Machine:
+class Machine(Scene):
     """A run that is under way.
 
     Args:
@@ -122,10 +122,9 @@ class Machine:
     """
 
     def __init__(self, time: VirtualTime, path: Path, steps: tuple[Step, ...]) -> None:
-        self.time, self.steps, self.path = time, steps, path
+        super().__init__(time, steps)
+        self.path = path
         self.chance = random.Random(time.chance.getrandbits(64))
-        self.history: list[str] = []
-        self.violations: list[str] = []
         self.network = Network(None, random.Random(time.chance.getrandbits(64)), self.note)  # type: ignore[arg-type]
         self.folder = PoolFolder(path)
         self.children: dict[int, Child] = {}
@@ -137,7 +136,6 @@ class Machine:
         """The last manifest that was asked for is of a newer version."""
         self._is_ending = False
         self._marks, self._pids, self._ports = count(1), count(100), count(FIRST_PORT)
-        self._is_broken = asyncio.Event()
         self._wrong_since: float | None = None
         chance = random.Random(time.chance.getrandbits(64))
         self.wanted = self._manifest(replicas=chance.randint(1, 3), drain=chance.choice([2, 5, 30]))
@@ -149,18 +147,7 @@ class Machine:
         return self.trainer.answered
 
     def note(self, *words: object) -> None:
-        line = " ".join(map(str, words)).replace(str(self.path), "FOLDER")
-        self.history.append(f"{self.time.monotonic():10.3f} {line}")
-
-    def violated(self, what: str) -> None:
-        self.note("VIOLATION", what)
-        self.violations.append(f"{self.time.monotonic():.1f} s: {what}")
-        self._is_broken.set()
-
-    def _raised(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        # A check that raises is never made again. Of a task that nobody awaits this is called at any time.
-        if "handle" in context:
-            self.violated(f"{context['message']}: {context.get('exception')!r}")
+        super().note(*(str(word).replace(str(self.path), "FOLDER") for word in words))
 
     async def live(self) -> None:
         """From `rewardpool up` to its end, or to the first violation."""
@@ -508,11 +495,4 @@ def run(seed: int, steps: tuple[Step, ...] | None = None) -> Outcome:
                 time.run(machine.live())
         except (DeadlockError, LivelockError) as error:
             machine.violated(f"{type(error).__name__}: {error}")
-        return Outcome(
-            seed,
-            machine.steps,
-            violations=machine.violations,
-            history=machine.history,
-            virtual_seconds=time.monotonic(),
-            samples=machine.samples,
-        )
+        return machine.outcome(seed)

@@ -52,7 +52,49 @@ class Outcome:
     samples: int = 0
 
 
-class World:
+class Scene:
+    """What every run has that is under way: a clock, steps, a history, and what was violated."""
+
+    def __init__(self, time: VirtualTime, steps: Iterable[Step]) -> None:
+        self.time = time
+        self.history: list[str] = []
+        self.violations: list[str] = []
+        self.steps = tuple(steps)
+        self._is_broken = asyncio.Event()
+
+    def note(self, *words: object) -> None:
+        """Write a line of the history."""
+        self.history.append(f"{self.time.monotonic():10.3f} " + " ".join(map(str, words)))
+
+    def violated(self, what: str) -> None:
+        """An invariant does not hold."""
+        self.note("VIOLATION", what)
+        self.violations.append(f"{self.time.monotonic():.1f} s: {what}")
+        self._is_broken.set()
+
+    def _raised(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # A check that raises is never made again. Of a task that nobody awaits this is called at any time.
+        if "handle" in context:
+            self.violated(f"{context['message']}: {context.get('exception')!r}")
+
+    @property
+    def samples(self) -> int:
+        """Samples that were answered."""
+        raise NotImplementedError
+
+    def outcome(self, seed: int) -> Outcome:
+        """Return what came of it."""
+        return Outcome(
+            seed,
+            self.steps,
+            violations=self.violations,
+            history=self.history,
+            virtual_seconds=self.time.monotonic(),
+            samples=self.samples,
+        )
+
+
+class World(Scene):
     """A run that is under way.
 
     Args:
@@ -61,12 +103,8 @@ class World:
     """
 
     def __init__(self, time: VirtualTime, steps: Iterable[Step]) -> None:
-        self.time = time
-        self.history: list[str] = []
-        self.violations: list[str] = []
-        self.steps = tuple(steps)
+        super().__init__(time, steps)
         self.backup: Any = None
-        self._is_broken = asyncio.Event()
         self.server = ApiServer(time.now, _chance(time))
         self.network = Network(self.server, _chance(time), self.note)
         self.invariants = Invariants(self)
@@ -86,24 +124,9 @@ class World:
         self.trainers: list[Trainer] = []
         self._make_pools(_chance(time))
 
-    def note(self, *words: object) -> None:
-        """Write a line of the history."""
-        self.history.append(f"{self.time.monotonic():10.3f} " + " ".join(map(str, words)))
-
-    def violated(self, what: str) -> None:
-        """An invariant does not hold."""
-        self.note("VIOLATION", what)
-        self.violations.append(f"{self.time.monotonic():.1f} s: {what}")
-        self._is_broken.set()
-
     @property
     def samples(self) -> int:
         return sum(trainer.answered for trainer in self.trainers)
-
-    def _raised(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        # A check that raises is never made again. Of a task that nobody awaits this is called at any time.
-        if "handle" in context:
-            self.violated(f"{context['message']}: {context.get('exception')!r}")
 
     async def live(self) -> None:
         """From the first pool to all being well again after the last step, or to the first violation."""
@@ -199,14 +222,7 @@ def run(seed: int, steps: tuple[Step, ...] | None = None) -> Outcome:
             logger.removeHandler(heard)
             logger.setLevel(level)
             logger.propagate = propagates
-        return Outcome(
-            seed,
-            world.steps,
-            violations=world.violations,
-            history=world.history,
-            virtual_seconds=time.monotonic(),
-            samples=world.samples,
-        )
+        return world.outcome(seed)
 
 
 class _Heard(logging.Handler):
