@@ -307,7 +307,7 @@ async def network_slow(stage: Stage, seconds: float) -> None:
 @fault(0.5, 5)
 async def moved_with_another_key(stage: Stage, seconds: float) -> None:
     """To other addresses, which discovery knows some time later."""
-    fleet = stage.fleet
+    fleet, before = stage.fleet, stage.where.key
     for router in fleet.routers:
         router.die()
     key = f"key-{stage.chance.randrange(10**9)}"
@@ -320,7 +320,9 @@ async def moved_with_another_key(stage: Stage, seconds: float) -> None:
         router.listed = [worker for worker in fleet.workers if worker.is_up and not worker.is_silent]
     await asyncio.sleep(seconds)
     _tell_address(stage)
-    stage.where.key, stage.where.other_keys = key, ()
+    # A rotation that began meanwhile goes on where the pool is now.
+    if stage.where.key == before:
+        stage.where.key, stage.where.other_keys = key, ()
 
 
 def _tell_address(stage: Stage) -> None:
@@ -334,11 +336,14 @@ def _tell_address(stage: Stage) -> None:
 @fault(2, 10)
 async def key_rotated(stage: Stage, seconds: float) -> None:
     """The routers change to the new key one after the other."""
-    new, old = f"key-{stage.chance.randrange(10**9)}", stage.where.key
-    stage.where.other_keys, stage.where.key = ((old,) if old else ()), new
-    for router in stage.fleet.routers:
+    new = f"key-{stage.chance.randrange(10**9)}"
+    before = [router.keys for router in stage.fleet.routers]
+    # Their own, not the one found: a pool that moves is found some time later.
+    stage.where.other_keys, stage.where.key = before[0], new
+    for router, keys in zip(stage.fleet.routers, before, strict=True):
         await asyncio.sleep(seconds / len(stage.fleet.routers))
-        router.keys = (new,)
+        if router.keys == keys:  # it has not moved meanwhile
+            router.keys = (new,)
     if stage.where.key == new:
         stage.where.other_keys = ()
 

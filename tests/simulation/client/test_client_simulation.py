@@ -55,6 +55,10 @@ FOUND: Final = {
     "refusals beside an attempt did not count, so that a revision that was gone was asked for until the deadline": (
         plan_of(940131)
     ),
+    "the end of a rotation changed the key of a pool that had moved": plan_of(1020289),
+    "a pool that was found moved lost the key of a rotation that had begun meanwhile": (
+        plan_of(3, samples=1000, faults=("moved_with_another_key", "key_rotated"))
+    ),
 }
 """What was wrong, and the run that found it."""
 
