@@ -11,7 +11,6 @@ import pytest
 
 from rewardpool_api import names
 from rewardpool_worker import mounted
-from rewardpool_worker.engine_side.__main__ import PROGRAMS
 from rewardpool_worker.mounted import router_files, worker_files, write_mounted_files, write_worker_zip, zipped_modules
 
 IN_THE_IMAGE = {
@@ -19,6 +18,11 @@ IN_THE_IMAGE = {
     *("uvicorn", "vllm"),
 }
 OWN = {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in zipped_modules()}
+PROGRAMS = {
+    path.removesuffix(".py").replace("/", ".")
+    for path, text in zipped_modules().items()
+    if "/" in path and b"\ndef main(" in text and not path.endswith("__main__.py")
+}
 LAZY = {"rewardpool_api.contract": {"orjson"}}
 """Imported by a function that no engine calls."""
 
@@ -45,18 +49,27 @@ def test_a_python_without_anything_installed_starts_every_program_of_the_zip(tmp
 import sys
 sys.path.insert(0, {str(program)!r})
 from importlib import import_module
-for name in {[*PROGRAMS, "middleware.sleep"]!r}:
-    import_module("rewardpool_worker.engine_side." + name)
+for name in {[*sorted(PROGRAMS), "rewardpool_worker.engine_side.middleware.sleep"]!r}:
+    import_module(name)
 """
     bare = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, timeout=60)
     assert bare.returncode == 0, bare.stderr
 
 
-def test_a_program_that_is_not_in_the_zip_is_refused_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["vlm", "vlm.program", "head_tokens", ""])
+def test_what_is_no_program_of_the_zip_is_refused_by_name(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(write_worker_zip(tmp_path)), "vlm"], capture_output=True, text=True, timeout=60
+        [sys.executable, str(write_worker_zip(tmp_path)), name], capture_output=True, text=True, timeout=60
     )
-    assert (done.returncode, "must be one of vllm_launcher, sglang_launcher" in done.stderr) == (2, True)
+    assert (
+        done.returncode,
+        f"must be a module of rewardpool_worker.engine_side with a function main, not {name!r}" in done.stderr,
+    ) == (2, True)
+
+
+def test_a_program_of_the_zip_is_run_with_its_arguments(tmp_path: Path) -> None:
+    command = [sys.executable, str(write_worker_zip(tmp_path)), "download.program", "--help"]
+    assert "usage: " in subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
 
 
 def test_the_zip_depends_on_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

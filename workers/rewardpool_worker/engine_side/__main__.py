@@ -1,19 +1,30 @@
-"""The program that the zip is: `python rewardpool_worker.zip PROGRAM ARGUMENTS…`."""
+"""The program that the zip is: `python rewardpool_worker.zip PROGRAM ARGUMENTS…`.
+
+PROGRAM is a module of `rewardpool_worker.engine_side` with a function `main`, which takes the arguments and returns the
+exit code.
+"""
 
 import sys
 from importlib import import_module
 
-PROGRAMS = ("vllm_launcher", "sglang_launcher", "transformers_server", "download.program", "transformers_reference")
-"""Modules of `rewardpool_worker.engine_side`, whose `main` takes the arguments and returns the exit code."""
+_PACKAGE = "rewardpool_worker.engine_side"
 
 
 def main(argv: list[str]) -> int:
     """Run a program; returns the exit code."""
     name = argv[0] if argv else ""
-    if name not in PROGRAMS:
-        print(f"the first argument must be one of {', '.join(PROGRAMS)}, not {name!r}", file=sys.stderr)
+    path = f"{_PACKAGE}.{name}"
+    module = None
+    try:
+        module = import_module(path)
+    except ModuleNotFoundError as error:
+        if not f"{path}.".startswith(f"{error.name}."):  # a program lacks a module of its own
+            raise
+    program = getattr(module, "main", None)
+    if program is None:
+        print(f"the first argument must be a module of {_PACKAGE} with a function main, not {name!r}", file=sys.stderr)
         return 2
-    exit_code: int = import_module(f"rewardpool_worker.engine_side.{name}").main(argv[1:])
+    exit_code: int = program(argv[1:])
     return exit_code
 
 
