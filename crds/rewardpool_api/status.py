@@ -15,7 +15,7 @@ Conditions (each but Sandboxed is always present once the operator has seen the 
 | Degraded | something is wrong that does not heal by waiting; the message has the cause and the engine's last lines | no such thing | nothing |
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
@@ -24,9 +24,6 @@ from rewardpool_api.quantities import Count, Duration, Generation, MeasuredRate,
 from rewardpool_api.rules import ApiModel
 
 ConditionType = Literal[
-    "Ready", "Serving", "WorkersReady", "RouterReady", "ScalingActive", "Progressing", "Sandboxed", "Degraded"
-]
-CONDITION_TYPES: tuple[ConditionType, ...] = (
     "Ready",
     "Serving",
     "WorkersReady",
@@ -35,7 +32,8 @@ CONDITION_TYPES: tuple[ConditionType, ...] = (
     "Progressing",
     "Sandboxed",
     "Degraded",
-)
+]
+CONDITION_TYPES: Final[tuple[ConditionType, ...]] = get_args(ConditionType)
 MAX_MESSAGE = 4096
 """Characters of a message that RewardPool writes; the engine's last lines are cut to fit."""
 MAX_CONDITION_MESSAGE = 32_768
