@@ -14,7 +14,8 @@
     awake/           who holds the pool awake; files locked by trainers, see holders.py
     gpu              whether trainers or engines have shared GPUs; locked by them, see gpu_claim.py
 
-Files are replaced as a whole, so a reader sees the old or the new one.
+Files are replaced as a whole, so a reader sees the old or the new one. Fields of another version are ignored, as an
+operator does with those of another CRD: a pool that runs is stopped and changed by whichever version is installed now.
 """
 
 import json
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -189,7 +191,7 @@ class PoolFolder:
         Raises:
             StateUnreadableError: another version wrote them, or none.
         """
-        return _read(self._revisions, _REVISIONS.validate_json) or {}
+        return _read(self._revisions, partial(_REVISIONS.validate_json, extra="ignore")) or {}
 
     def write_supervisor(self, record: SupervisorRecord) -> None:
         """Take down who supervises."""
@@ -291,7 +293,7 @@ def _write_object(path: Path, pool: RewardPool) -> None:
 
 
 def _read_object(path: Path) -> RewardPool | None:
-    return _read(path, RewardPool.model_validate_json)
+    return _read(path, partial(RewardPool.model_validate_json, extra="ignore"))
 
 
 def _read(path: Path, parse: Callable[[bytes], T]) -> T | None:

@@ -89,6 +89,16 @@ def test_revisions_that_no_supervisor_wrote_are_refused_by_their_file(folder: Po
         folder.read_revisions()
 
 
+def test_fields_that_another_version_has_under_another_name_are_left_out(folder: PoolFolder) -> None:
+    folder.write_pool(ready_pool())
+    folder.write_wanted(ready_pool())
+    folder.write_revisions({"5f1c0de5": ready_pool()})
+    for file in folder.path.glob("*.json"):
+        file.write_text(file.read_text().replace("requestTimeoutSeconds", "attemptTimeoutSeconds"))
+    assert (folder.read_pool(), folder.read_wanted()) == (ready_pool(), a_pool())
+    assert folder.read_revisions() == {"5f1c0de5": a_pool()}
+
+
 def test_keys_are_others_whenever_they_are_made(folder: PoolFolder) -> None:
     files, seen = (folder.key_file, folder.admin_key_file), set()
     for _ in range(2):
