@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites cluster-runs e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
+.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites cluster-runs e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release rehearsal rehearsal-short tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -271,6 +271,12 @@ first-minute: setup-dev ## Build and install the package, and do README's first 
 
 release: packages setup-dev ## Build a release: wheel, archive, image, chart, SBOMs, checksums, in .rewardpool/release (TAG=v0.2.0; RELEASE_ARGS=--no-image; root, Go; 10 minutes once)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m release $(addprefix --tag ,$(TAG)) $(RELEASE_ARGS)
+
+rehearsal: packages setup-dev ## A release and a made-up later one from an index on this machine: three Pythons, upgrades under load (root, Go; 10 minutes)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m rehearsal
+
+rehearsal-short: setup-dev ## Its part on this machine and this Python alone (two minutes)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m rehearsal --short
 
 tutorials: setup-dev ## Type the tutorials' commands word by word in clean environments, one on a real cluster (15 minutes and 20 GB; TUTORIALS="own-loop"; needs the same as e2e)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m tutorials $(TUTORIALS)

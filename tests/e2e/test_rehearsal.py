@@ -1,0 +1,71 @@
+"""What the rehearsal makes of this tree, and what it counts as passed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cluster.folders import REPOSITORY
+from faults.tally import Tally
+from rehearsal.later_version import CRD, RENAMED, RENAMED_TO, later, make_later
+from rehearsal.streams import Row
+from release.versions import stated_versions
+from scene import StoryError
+
+PARTS = ("pyproject.toml", "CHANGELOG.md", "charts/rewardpool/Chart.yaml", "crds", CRD)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for part in PARTS:
+        (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (REPOSITORY / part).is_dir() else shutil.copy)(REPOSITORY / part, tmp_path / part)
+    return tmp_path
+
+
+def version_of(tree: Path) -> str:
+    return next(iter(stated_versions(lambda path: (tree / path).read_text()).values()))
+
+
+def test_the_later_version_has_one_field_under_another_name(tree: Path) -> None:
+    now = version_of(tree)
+    assert make_later(tree, now) == version_of(tree) == later(now)
+    ours, theirs = ((folder / CRD).read_text() for folder in (REPOSITORY, tree))
+    assert (RENAMED_TO in ours, RENAMED in theirs) == (False, False)
+    assert ours.count("\n") == theirs.count("\n")
+
+
+def test_a_change_that_finds_nothing_to_change_is_named(tree: Path) -> None:
+    now = version_of(tree)
+    make_later(tree, now)
+    with pytest.raises(StoryError, match=r"pyproject\.toml"):
+        make_later(tree, now)
+
+
+@pytest.mark.parametrize(
+    ("samples", "failed", "wrong", "replaced", "asked", "passed"),
+    [
+        (9, 0, 0, 0, False, True),
+        (9, 0, 0, 2, True, True),
+        (0, 0, 0, 0, False, False),
+        (9, 1, 0, 0, False, False),
+        (9, 0, 1, 0, False, False),
+        (9, 0, 0, 1, False, False),
+        (9, 0, 0, 1, True, False),
+    ],
+)
+def test_a_row_passes_with_every_score_and_only_workers_replaced_that_were_asked_for(
+    samples: int, failed: int, wrong: int, replaced: int, asked: bool, passed: bool
+) -> None:
+    row = Row(
+        where="one machine",
+        change="nothing",
+        client="1.0.0",
+        server="1.0.0",
+        seconds=1.0,
+        tally=Tally(samples=samples, failed=failed, wrong=wrong, retried=0, slowest_seconds=0.1),
+        workers=2,
+        replaced=replaced,
+        asked=asked,
+    )
+    assert row.passed is passed
