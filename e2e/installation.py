@@ -69,6 +69,11 @@ class Installation:
         self._helm("upgrade", "--install", RELEASE, str(chart), "--create-namespace", "--values", str(path))
         wait_for_crd(self._cluster.kubectl, f"{names.PLURAL}.{names.GROUP}")
 
+    def roll_back(self) -> None:
+        """Go back to the release before; `wait` says when its operator is there."""
+        self._say("going back to the release before with helm")
+        self._helm("rollback", RELEASE)
+
     def wait(self) -> None:
         """Return when every replica of the operator is of this release and ready."""
         status = ["rollout", "status", f"deployment/{RELEASE}", f"--timeout={OPERATOR_SECONDS:.0f}s"]

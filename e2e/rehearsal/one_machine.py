@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,7 +97,9 @@ class Machine:
             kill([job])
 
 
-def rows(index: Index, packages: Packages, folder: Path, *, back: bool) -> tuple[list[Row], str]:
+def rows(
+    index: Index, packages: Packages, clients: Mapping[str, Path], folder: Path, *, back: bool
+) -> tuple[list[Row], str]:
     """Stream to a pool of the other version, both ways; then change the installation below a pool, and `back`.
 
     Returns:
@@ -108,7 +110,6 @@ def rows(index: Index, packages: Packages, folder: Path, *, back: bool) -> tuple
     servers = {
         each: index.make(made / f"pool-{each}", sys.executable, f"rewardpool[router]=={each}") for each in (now, later)
     }
-    clients = {each: index.make(made / f"job-{each}", sys.executable, f"rewardpool=={each}") for each in (now, later)}
     machine = Machine(folder / "machine", steps)
     found: list[Row] = []
     for server, client in ((now, later), (later, now)):
