@@ -1,4 +1,4 @@
-"""What comes from outside and makes no sense: left out, counted, logged once; who reads it goes on with the rest."""
+"""Malformed objects from outside: left out, counted, logged once; the reader continues with the rest."""
 
 import logging
 from collections import OrderedDict
@@ -19,7 +19,7 @@ MAX_LOGGED: Final = 4096
 """Odd things that are remembered as logged."""
 
 Kind = Literal["pods", "deployments", "leases", "statuses", "routers", "objects"]
-"""What is left out, as the metric names it."""
+"""Kinds of objects, as the metric names them."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,7 +28,7 @@ _logged: OrderedDict[tuple[Kind, str, str], None] = OrderedDict()
 
 
 def readable(kind: Kind, items: Iterable[T], read: Callable[[T], R], *, name: Callable[[T], object]) -> list[R]:
-    """What could be read of the items; the others are left out, counted, and logged once.
+    """Return the items that can be read; the others are left out, counted, and logged once.
 
     `read` raises any of `NONSENSE` for one that cannot be read.
     """
@@ -61,7 +61,7 @@ def with_sane_status(pool: dict[str, Any], *, now: datetime) -> dict[str, Any]:
 
 
 def sane_status(status: object, *, now: datetime) -> dict[str, Any]:
-    """The parts of a pool's status that an operator can have written; those that somebody spoilt are left out.
+    """Return the parts of a pool's status that an operator can have written, without the malformed ones.
 
     Decisions go on from the status. Without a part of it they begin anew there, as for a pool that was just made. A
     time that is to come is taken for now: by another clock it may have been, and nothing waits for it for years.

@@ -1,4 +1,4 @@
-"""What the operator logs: a line per record, as text for people or as JSON for collectors.
+"""Log of the operator: a line per record, as text for people or as JSON for collectors.
 
 All loggers share one handler, kopf's among them. What is done for one pool is logged with that pool as a field: `about`
 names it once for everything that is called inside, so no message needs to.

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes of each pool: its figures as of its last pass, made into series at each scrape.
+"""Metrics of each pool: its figures as of its last pass, made into series at each scrape.
 
 So no series can outlive what it is about: a revision, a limit, a pool.
 """

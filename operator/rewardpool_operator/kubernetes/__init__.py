@@ -3,8 +3,8 @@
 What there is, and whose turn it is:
 
     cache/              every kind of object that pools own, listed once, watched, and kept in memory
-    workqueue.py        which pool is looked at when; so many passes at a time
-    requeue.py          how soon a pool is looked at again when nothing happens (pure)
+    workqueue.py        which pool is reconciled when; so many passes at a time
+    requeue.py          how soon a pool is reconciled again when nothing happens (pure)
     leader.py           which of several operators acts
     manager.py          all of these together
 

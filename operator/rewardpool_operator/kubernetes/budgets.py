@@ -34,7 +34,7 @@ class Budgets:
         self._parsed: dict[Key, tuple[Object, RewardPool | None]] = {}
 
     def claims(self, key: Key) -> tuple[Claim, ...]:
-        """What the other pools of this one's budget claim now."""
+        """Return the present claims of the other pools of this pool's budget."""
         mine = self._store.pool(key)
         name = _budget_of(mine) if mine is not None else None
         if name is None:
@@ -57,7 +57,7 @@ class Budgets:
         return [other for name in budgets for other in self._members(key[0], name) if other != key]
 
     def forget(self, key: Key) -> None:
-        """The pool is gone, or somebody else decides about it."""
+        """Forget a pool that is gone, or that another operator decides about."""
         self._decided.pop(key, None)
         self._parsed.pop(key, None)
 
@@ -99,7 +99,7 @@ def _budget_of(pool: Object) -> str | None:
 
 
 def claim_of(pool: RewardPool, objects: Objects, *, decided: int, now: datetime) -> Claim | None:
-    """What one pool claims of its budget, as others see it; None where it has none.
+    """Return the claim of one pool on its budget, as others see it; None where it has none.
 
     Replicas of `decided` may not be in the status yet.
     """
@@ -127,7 +127,7 @@ def claim_of(pool: RewardPool, objects: Objects, *, decided: int, now: datetime)
 
 
 def _wanted(scaling: AutoscalingSpec, status: RewardPoolStatus) -> int:
-    """What the pool would have without the budget."""
+    """Return the size that the pool would have without the budget."""
     decided = status.scaling
     if decided is None:
         return scaling.min_replicas

@@ -12,5 +12,5 @@ PORT_METRICS: Final = "metrics"
 
 
 def is_download(container: str) -> bool:
-    """Whether an init container of this name is a download of ours."""
+    """Return whether an init container of this name is a download of ours."""
     return container == CONTAINER_DOWNLOAD or container.startswith(ADAPTER_DOWNLOAD)

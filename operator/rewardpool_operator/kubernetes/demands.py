@@ -1,7 +1,7 @@
-"""What training jobs announce by Leases: read, believed as far as they make sense, and removed when nobody renews them.
+"""Announcements of training jobs, as Leases: read, checked, and removed once they expired.
 
     Demands   of one pool: part of every pass over it
-    Strays    of pools that are not there: nobody else would warn the trainer, nor remove them
+    Strays    of pools that are not there: nothing else would warn the trainer, nor remove them
 
 A Lease is `demand-POOL.JOB` (`rewardpool_api.demand`). Who may write one may write any other of its name into the same
 namespace, so nothing is done to a Lease that is not called that way, whatever its labels say.
@@ -33,7 +33,7 @@ from rewardpool_runtime.untrusted import printable
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 5.0
-"""Between two looks at Leases of pools that are not there."""
+"""Seconds between two reads of Leases of pools that are not there."""
 PATIENCE: Final = timedelta(seconds=10)
 """For a pool that is made together with its training job."""
 ASK_SECONDS: Final = 1.0
@@ -45,14 +45,14 @@ REFUSED_PAUSE: Final = timedelta(minutes=1)
 
 
 def is_removable(lease: Object) -> bool:
-    """Whether the Lease is called as those of its pool's jobs are; see above."""
+    """Return whether the Lease has the name of one of its pool's jobs; see above."""
     metadata = lease["metadata"]
     pool = metadata["labels"][names.LABEL_POOL]
     return bool(metadata["name"].startswith(lease_name(pool, "")))
 
 
 def demand_of(lease: Object) -> Demand:
-    """What the Lease announces.
+    """Return the demand that the Lease announces.
 
     Raises:
         DemandError: nothing that makes sense, or not what its name and holder say.
@@ -75,7 +75,7 @@ def demand_of(lease: Object) -> Demand:
 
 
 def announcements_of(leases: Sequence[Object], *, renewals: Renewals, now: datetime) -> tuple[Announcement, ...]:
-    """What Leases announce."""
+    """Return the announcements of Leases."""
     written = dict(readable("leases", leases, _renewed, name=lambda lease: lease["metadata"]["name"]))
     renewed = renewals.look(written, now=now)
     unread = [
@@ -100,7 +100,7 @@ def _renewed(lease: Object) -> tuple[str, datetime]:
 
 
 class Demands:
-    """What jobs announce to one pool."""
+    """Announcements of jobs to one pool."""
 
     def __init__(self, kube: Kube, store: Store) -> None:
         self._kube = kube
@@ -115,7 +115,7 @@ class Demands:
         """Why it was not known, at the last time of asking, whether a demand lapsed; it counts meanwhile."""
 
     async def look(self, leases: Sequence[Object], *, now: datetime, away: bool = False) -> tuple[Announcement, ...]:
-        """What is announced now.
+        """Return the present announcements.
 
         While the API server is away no job can renew anything.
         """

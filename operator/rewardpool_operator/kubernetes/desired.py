@@ -1,4 +1,4 @@
-"""What a pool shall own, and what was found to be just that. Pure."""
+"""Objects that a pool should own, and those that were found to be so. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,23 +21,23 @@ from rewardpool_worker.mounted import router_files, worker_files
 
 @dataclass(frozen=True, kw_only=True)
 class Rendered:
-    """What the pool shall own, but for the number of workers."""
+    """Manifests that the pool should own, without the number of workers."""
 
     shared: tuple[Object, ...]
     """Every manifest but the worker Deployments, stamped; Secrets first."""
     files: tuple[Object, ...] = ()
     """The mounted files that its pods need, which it does not own: they are of the namespace."""
     revision: Revision
-    """Of the workers that the pool asks for."""
+    """Revision of the workers that the pool needs."""
     offer: str | None = None
-    """What workers that this operator renders would have instead, in words; None where that is the same."""
+    """Differences of workers that this operator renders, in words; None where there are none."""
     nulls: str | None = None
-    """What to do about nulls of the pool that remove nothing; None where there are none."""
+    """Advice about nulls of the pool that remove nothing; None where there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What a pass looked at and found nothing to write about: with the very same, the next one need not compare."""
+    """State in which a pass had nothing to write: with the very same, the next one need not compare."""
 
     rendered: Rendered
     worker_sets: tuple[WorkerSet, ...]
@@ -47,7 +47,7 @@ class Settled:
     owned: tuple[Object, ...]
 
     def holds(self, other: "Settled | None") -> bool:
-        """Whether that was the same; the store keeps an object as it is for as long as nothing of it changes."""
+        """Return whether that was the same; the store keeps an object for as long as it is unchanged."""
         return (
             other is not None
             # Equal and not the same: what is left as it was is put together at every look.
@@ -107,7 +107,7 @@ def rendered(
 
 
 def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_upgrade: Callable[[], bool]) -> Rendered:
-    """What the pool shall own, with workers and routers left as they are where nothing of the pool asks for others.
+    """Return the manifests with workers and routers left as they are where the pool itself needs no others.
 
     Whether the pool may have routers as this operator renders them is asked only where those that run are of another.
     """
@@ -128,7 +128,7 @@ def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_up
 
 
 def routers_are_new(wanted: Rendered, objects: Objects) -> bool:
-    """Whether all routers that are to stay are of the wanted template, and ready."""
+    """Return whether all routers that are to stay are of the wanted template, and ready."""
     routers = _routers(wanted.shared)
     if routers is None:
         return False
@@ -148,7 +148,7 @@ def _routers(manifests: Iterable[Object]) -> Object | None:
 
 
 def _is_upgrade(routers: Object, live: Object, pool: RewardPool) -> bool:
-    """Whether nothing but another operator than theirs renders the live routers differently."""
+    """Return whether the live routers differ only because another operator renders them."""
     cause = (live["metadata"].get("annotations") or {}).get(names.ANNOTATION_CAUSE)
     if _template_of(live["spec"]["template"]) == _template_of(routers["spec"]["template"]):
         return False

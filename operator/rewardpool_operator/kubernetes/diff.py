@@ -1,8 +1,8 @@
-"""Whether a live object still is what its manifest says, without asking the API server.
+"""Comparison of a live object with its manifest, without a request to the API server.
 
-An idle pool writes nothing, so each pass compares before it applies. Two things are looked at: the hash of the manifest
-that was applied last (an annotation; it tells that a field was removed from the manifest), and every field of the
-manifest in the live object (it tells that somebody edited the object). Fields that others added are left alone.
+An idle pool writes nothing, so each pass compares before it applies: the hash of the manifest
+that was applied last (an annotation; it shows that a field was removed from the manifest), and every field of the
+manifest in the live object (it shows that the object was edited). Fields that others added are left alone.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ def short_hash(value: Any) -> str:
 
 
 def content_hash(data: Mapping[str, str]) -> str:
-    """Of a ConfigMap's entries, for its name to vouch for them: 128 bits, so that nobody finds others of that name."""
+    """Return a hash of a ConfigMap's entries for its name: 128 bits, against collisions on purpose."""
     return hashlib.sha256(json.dumps(dict(data), sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -38,7 +38,7 @@ def stamped(manifest: Object) -> Object:
 
 
 def differs(manifest: Object, live: Object) -> bool:
-    """Whether the live object, of the manifest's kind, lacks anything that the stamped manifest says."""
+    """Return whether the live object, of the manifest's kind, lacks anything that the stamped manifest says."""
     # What a list gives back does not say its kind.
     return not _holds({name: value for name, value in manifest.items() if name not in ("apiVersion", "kind")}, live)
 

@@ -4,7 +4,7 @@ Before one is made again that was there, the API server is asked whether the poo
 the watch of its objects may report the collection before the pools' own watch reports the deletion. What is made for a
 new pool that is gone already is collected too, and writing its status, which is never created, shows that it is gone.
 
-An object that was there as rendered and is not any more was deleted or edited by somebody: putting it back is a repair,
+An object that was there as rendered and is not any more was deleted or edited: putting it back is a repair,
 which is counted.
 """
 
@@ -50,13 +50,13 @@ class Ensure:
         self._known = known
         self._is_new = pool.status.observed_generation == NEVER_OBSERVED and not known
         self._is_there = False
-        """Whether the API server said that the pool is."""
+        """True if the API server has the pool."""
 
     async def bring_about(self, manifest: Object) -> bool:
         """Make or apply the stamped manifest, unless the live object is what it says; whether anything was written.
 
         Raises:
-            NotOursError: an object of that name belongs to somebody else.
+            NotOursError: an object of that name has another owner.
             PoolGoneError: the object is missing because the pool is.
         """
         kind, name = manifest["kind"], manifest["metadata"]["name"]
@@ -127,7 +127,7 @@ class Ensure:
 
 
 def needs_apply(manifest: Object, live: Object, before: tuple[str, str] | None) -> bool:
-    """Whether applying the stamped manifest would change the live object.
+    """Return whether applying the stamped manifest would change the live object.
 
     The API server writes some values in its own way ("1000m" of CPU as "1"), and then the object differs from the
     manifest for ever. So a difference that was there right after the same manifest was applied is none. `before` are

@@ -1,4 +1,4 @@
-"""What of a pool's news becomes a new event, what a repeat of one, and what is not recorded: pure, without a clock.
+"""Correlation of a pool's news: a new event, a repeat, or nothing. Pure, without a clock.
 
 `kubectl describe` should read as a story, and etcd should not be filled by a pool that flaps. So what is said again
 within `SERIES_SECONDS` is counted in the event that said it first (the series of events.k8s.io/v1), a pool has `ROOM`
@@ -14,7 +14,7 @@ from rewardpool_control.plan import Event
 from rewardpool_operator.metrics import Change
 
 SERIES_SECONDS: Final = 600.0
-"""What is said again later than this is news."""
+"""Time after which a repetition is a new event."""
 COUNT_SECONDS: Final = 60.0
 """A series' count is written no more often than this."""
 ROOM: Final = 50
@@ -39,20 +39,20 @@ class Repeat:
     """An event that was said again, to be written as its series."""
 
     name: str
-    """Of the event's object."""
+    """Name of the event's object."""
     count: int
 
 
 @dataclass
 class EventCorrelator:
-    """What was recorded of one pool. Times are monotonic seconds."""
+    """Events recorded for one pool. Times are monotonic seconds."""
 
     _recorded: dict[Event, _Recorded] = field(default_factory=dict)
     _room: float = ROOM
     _refilled_at: float = 0.0
 
     def take(self, event: Event, *, now: float) -> Event | Repeat | None:
-        """What to write for this piece of news: the event, the count of an earlier one, or nothing."""
+        """Return what to write for this piece of news: an event, the count of an earlier one, or None."""
         self._forget(now)
         known = self._recorded.get(event)
         if known is None:

@@ -52,7 +52,7 @@ CALL_SECONDS: Final = 3.0
 
 
 class Acting(enum.Enum):
-    """What an operator may do now."""
+    """Rights of an operator at one moment."""
 
     FULL = "full"
     """It leads: everything."""
@@ -96,7 +96,7 @@ class Leadership:
         """Version of the Lease that this operator wrote last; None where that failed, or the Lease is another's."""
 
     def acting(self) -> Acting:
-        """What may be done at this moment."""
+        """Return what the operator may do at this moment."""
         now = self._clock()
         if now < self._acts_from:
             return Acting.NONE

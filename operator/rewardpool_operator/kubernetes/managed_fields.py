@@ -1,4 +1,4 @@
-"""Whose a field of an object is, where we made the object by a creation and change it by applies.
+"""Ownership of an object's fields, where it was made by a creation and is changed by applies.
 
 The API server keeps the fields of a creation and those of an apply apart, as of two owners. So a field that an apply
 leaves out, such as one that a user took out of a `podTemplate`, would stay: the creation's owner, who is us as well,
@@ -13,7 +13,7 @@ from rewardpool_kube.resources import Object, Resource
 
 
 def is_created_by_us(entries: Iterable[Object]) -> bool:
-    """Whether the object with these managed fields was made by our creation, and was not applied since."""
+    """Return whether the object with these managed fields was made by our creation, and was not applied since."""
     operations = {
         entry.get("operation")
         for entry in entries

@@ -4,7 +4,7 @@
     answers to own writes ─┘
 
 `acting` is the one switch: it is asked before every pass and several times a second. When it allows less than before,
-passes that are under way are stopped at once; when it allows more, every pool is looked at.
+passes that are under way are stopped at once; when it allows more, every pool is reconciled.
 """
 
 import asyncio
@@ -124,11 +124,11 @@ class Manager:
             self._forget_reconcilers()
 
     def is_being_listed(self, namespace: str) -> bool:
-        """Whether the store may have only a part of that namespace yet."""
+        """Return whether the store may have only a part of that namespace yet."""
         return self._namespaces.is_being_listed(namespace)
 
     def health(self) -> dict[str, Any]:
-        """What /healthz answers; `ok` is false when a watch is dead or the queue is stuck.
+        """Return the answer of /healthz; `ok` is false when a watch is dead or the queue is stuck.
 
         An API server that is away is neither: a restart would not bring it back, and the routers need their operator.
         Nor is a namespace where something may not be seen; `namespaces_not_served` names it, and says why.
@@ -217,7 +217,7 @@ class Manager:
         self._forget(key)
 
     def _forget_reconcilers(self) -> None:
-        """What they remember of their pools is old once somebody else has acted; so is what they told Prometheus."""
+        """Forget the reconcilers and their metrics, which are old once another operator has acted."""
         for key, reconciler in self._reconcilers.items():
             reconciler.close()
             self._forget(key)

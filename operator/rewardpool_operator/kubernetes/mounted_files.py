@@ -6,7 +6,7 @@ no pool wants it, and no Deployment's template and no pod in the namespace mount
 not. What is deleted by hand comes back, as every pool of the namespace looks for its own.
 
 A name vouches for the content: it has the content's hash, and what is made is immutable. What is there under such a
-name with other content is nobody's to mount: it is left alone, and the pools that need the name say so.
+name with other content is never mounted: it is left alone, and the pools that need the name say so.
 """
 
 import asyncio
@@ -30,8 +30,7 @@ from rewardpool_operator.metrics import METRICS
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS: Final = 120.0
-"""Of no use, before they are deleted: longer than any pass takes from its look at them to the Deployment that mounts
-them."""
+"""Seconds for which unused ones are kept: longer than a pass takes to deploy pods that mount them."""
 LOOK_SECONDS: Final = 10.0
 """Between two looks for some that are of no use."""
 

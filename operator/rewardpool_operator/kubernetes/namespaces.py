@@ -35,7 +35,7 @@ ALL: Final = "all namespaces"
 
 
 class Namespaces:
-    """What is known of each of them.
+    """State of the watched namespaces.
 
     `ready` receives the pools of one that is served from now on. "" stands for all namespaces at once.
     """
@@ -57,15 +57,15 @@ class Namespaces:
         self._reported: dict[str, str] = {}
 
     def is_known(self, namespace: str) -> bool:
-        """Whether everything in it was listed once, so that its pools may be looked after."""
+        """Return whether everything in it was listed once, so that its pools may be looked after."""
         return all(reflector.synced.is_set() for reflector in self._of(namespace))
 
     def is_being_listed(self, namespace: str) -> bool:
-        """Whether what the store has of it may be a part only, which the next moments complete."""
+        """Return whether what the store has of it may be a part only, which the next moments complete."""
         return not self.is_known(namespace) and self.problem(namespace) is None
 
     def problem(self, namespace: str) -> str | None:
-        """What the operator may not see there, in the API server's words; None when nothing is wrong."""
+        """Return what the operator may not read there, in the API server's words; None when it may read all."""
         found = (f"{one.resource.plural}: {one.problem}" for one in self._of(namespace) if one.problem)
         return printable("; ".join(found), most=MAX_MESSAGE) or None
 

@@ -1,4 +1,4 @@
-"""What is there: a pool's objects from the store, its routers' lists and metrics, and what its workers say.
+"""Observation of a pool: its objects from the store, its routers' lists and metrics, and the workers' answers.
 
 Routers are asked at every pass, the API server never: watches fill the store. So routers stay right while the API
 server is away, with the objects as they were last seen.
@@ -79,7 +79,7 @@ class Observer:
 
     @property
     def is_waiting_for_first_answers(self) -> bool:
-        """Whether there is a router of which nothing is known yet."""
+        """True if there is a router of which nothing is known yet."""
         return any(polled.list.pending and polled.list.last is None for polled in self._routers.values())
 
     async def _router(self, pod: Object, pool: RewardPool, objects: Objects, keys: Keys, bundle: str | None) -> Router:
@@ -156,7 +156,7 @@ class Observer:
 
 
 def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
-    """What Kubernetes alone says of the pods, where no router can be polled."""
+    """Return the pods as Kubernetes alone describes them, where no router can be polled."""
     return replace(
         _snapshot(pool, objects, revision=pool.status.current_revision),
         routers=tuple(readable("pods", objects.pods_of(names.COMPONENT_ROUTER), pods.router_of, name=_name_of)),
@@ -165,7 +165,7 @@ def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
 
 
 def _snapshot(pool: RewardPool, objects: Objects, *, revision: str) -> Snapshot:
-    """What Kubernetes alone says of the pool, without its pods."""
+    """Return the pool as Kubernetes alone describes it, without its pods."""
     return Snapshot(
         now=datetime.now(UTC),
         pool=pool,

@@ -1,4 +1,4 @@
-"""Where the operator itself runs, as its pod's environment says: what network policies have to let through."""
+"""Namespace and labels of the operator's own pod, from its environment: network policies have to admit it."""
 
 import re
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ class OperatorIdentity:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the operator's pods; none of them stands for every pod of the namespace."""
     ipv6: bool = False
-    """Whether the cluster's first addresses are IPv6, and so its pods'."""
+    """True if the cluster's first addresses are IPv6, and so its pods'."""
     monitoring: tuple[str, ...] = ()
     """Namespaces whose pods may read metrics; none of them stands for every pod of the cluster."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self | None:
-        """Who this operator is; None for one that runs outside of the cluster: a policy would lock it out.
+        """Return the identity of this operator; None for one outside of the cluster, which a policy would lock out.
 
         Raises:
             ValueError: a variable is not what it should be; the text names it.

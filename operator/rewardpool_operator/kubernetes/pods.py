@@ -1,4 +1,4 @@
-"""What a pod object says about a worker or a router: pure functions from JSON to the snapshot's words.
+"""Reading of pod objects: pure functions from JSON to the fields of a snapshot.
 
 What containers, users and controllers wrote into a pod is bounded and printable here, and becomes a reason of ours.
 
@@ -42,7 +42,7 @@ _STARTING_REASONS: Final = {"ContainerCreating", "PodInitializing"}
 
 
 def is_managed(pod: Object) -> bool:
-    """Whether a Deployment of ours stands behind the pod, and not somebody who uses our labels."""
+    """Return whether a Deployment of ours controls the pod, rather than another user of our labels."""
     labels, owners = pod["metadata"].get("labels", {}), pod["metadata"].get("ownerReferences", [])
     needed = {
         names.COMPONENT_WORKER: {names.LABEL_REVISION},
@@ -52,7 +52,7 @@ def is_managed(pod: Object) -> bool:
 
 
 def is_over(pod: Object) -> bool:
-    """Whether the pod ended for good (evicted, or its node is gone); its ReplicaSet has replaced it already."""
+    """Return whether the pod ended for good (evicted, or its node is gone); its ReplicaSet has replaced it already."""
     return pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
 
 
@@ -111,32 +111,32 @@ def router_keys(pod: Object) -> str | None:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether Kubernetes counts the pod as ready."""
+    """Return whether Kubernetes counts the pod as ready."""
     return _condition(pod, "Ready").get("status") == "True"
 
 
 def router_is_running(pod: Object) -> bool:
-    """Whether asking the router makes sense."""
+    """Return whether the router can be polled."""
     return _is_running(_container_status(pod, CONTAINER_ROUTER))
 
 
 def is_deleting(pod: Object) -> bool:
-    """Whether somebody told the pod to stop."""
+    """Return whether the pod is being deleted."""
     return "deletionTimestamp" in pod["metadata"]
 
 
 def is_lost(pod: Object) -> bool:
-    """Whether nobody knows how the pod is: its node does not report."""
+    """Return whether the pod's state is unknown: its node does not report."""
     return _lost(pod) is not None
 
 
 def is_stuck_before_start(pod: Object) -> bool:
-    """Whether a node took the pod and none of its containers was started yet: mounts, images, the sandbox."""
+    """Return whether a node took the pod and none of its containers was started yet: mounts, images, the sandbox."""
     return bool(pod["spec"].get("nodeName")) and not is_deleting(pod) and _waits_to_start(pod)
 
 
 def is_on_its_way(pod: Object) -> bool:
-    """Whether the pod is being placed or made and nothing is wrong with it: nobody can use it yet, nor has to act."""
+    """Return whether the pod is being placed or made and nothing is wrong with it: it needs no action yet."""
     has_begun = bool(pod.get("status", {}).get("podIP"))
     if has_begun or is_over(pod) or is_deleting(pod) or not _waits_to_start(pod):
         return False
@@ -144,7 +144,7 @@ def is_on_its_way(pod: Object) -> bool:
 
 
 def _waits_to_start(pod: Object) -> bool:
-    """Whether none of its containers was started yet, and none says why it cannot be."""
+    """Return whether none of its containers was started yet, and none says why it cannot be."""
     status = pod.get("status", {})
     # Init containers come first; one that ended well is as good as none.
     statuses = [*(status.get("initContainerStatuses") or []), *status.get("containerStatuses", [])]
@@ -154,7 +154,7 @@ def _waits_to_start(pod: Object) -> bool:
 
 
 def has_ended_well(state: Mapping[str, Any]) -> bool:
-    """Whether a container in this state did what it was to do."""
+    """Return whether a container in this state succeeded."""
     return bool((state.get("terminated") or {}).get("exitCode") == 0)
 
 
@@ -215,7 +215,7 @@ def _failure(reason: str, message: str) -> Failure:
 
 
 def report_of(terminated: Mapping[str, Any]) -> dict[str, Any]:
-    """What a download left of itself, as JSON; empty for whatever says nothing of the kind."""
+    """Return the report that a download left, as JSON; empty where there is none."""
     try:
         report = json.loads(terminated.get("message") or "{}")
     except NONSENSE:
@@ -264,7 +264,7 @@ def _disruption_target(pod: Object) -> str | None:
 
 
 def _lost(pod: Object) -> Failure | None:
-    """Whether nobody knows how the pod is: its node does not report.
+    """Return a failure where the node of the pod does not report; None otherwise.
 
     What the kubelet said last stays in the status, a running and ready container, and the node controller contradicts
     it in the one condition Ready (False today, Unknown in older releases). When the node is back, so is the condition.

@@ -36,19 +36,19 @@ class Toleration(ApiModel):
 
 
 class PodDefaults(ApiModel):
-    """Of one kind of pods."""
+    """Defaults of one kind of pods."""
 
     node_selector: dict[str, LabelValue] = {}
     tolerations: tuple[Toleration, ...] = ()
     priority_class_name: Name | None = None
     security_context: dict[str, Any] = {}
-    """Of the pod, as in a Pod."""
+    """Of the pod, not of a container."""
     resources: ResourceRequirements = ResourceRequirements()
-    """Of the container `worker` or `router`; the downloads of a worker may take what it may."""
+    """Resources of the container `worker` or `router`; a worker's downloads may use as much."""
 
 
 class PoolDefaults(ApiModel):
-    """What the pods of every pool have unless the pool says otherwise."""
+    """Defaults of the pods of every pool."""
 
     image_registry: Annotated[str, Field(pattern=r"^[a-z0-9]([A-Za-z0-9./:_-]*[A-Za-z0-9])?$")] | None = None
     """In front of the names of the engines' stock images: a mirror of the registry that they are in."""
@@ -76,11 +76,11 @@ class PoolDefaults(ApiModel):
         raise ValueError(f"{names.ENV_POOL_DEFAULTS} (the chart's poolDefaults): {problems}")
 
     def stock_image(self, image: str) -> str:
-        """Where an engine's stock image is pulled from."""
+        """Return the image's name at the mirror of the engines' stock images."""
         return f"{self.image_registry}/{image}" if self.image_registry else image
 
     def pod_spec(self, component: PodDefaults) -> Object:
-        """What they say of a pod beside its containers, to be merged into the rendered pod's spec."""
+        """Return the defaults that are merged into the rendered pod's spec."""
         secrets = [_written(secret) for secret in self.image_pull_secrets]
         tolerations = [_written(toleration) for toleration in component.tolerations]
         found: Object = {

@@ -1,6 +1,6 @@
 """One pool, kept as declared: what is remembered of it from pass to pass, and one pass: observe, decide, apply.
 
-Level-triggered: a pass looks at all there is, whatever woke it. Passes of one pool never overlap (`workqueue.py`).
+Level-triggered: a pass reads everything, whatever woke it. Passes of one pool never overlap (`workqueue.py`).
 Objects come from the store, which watches fill; Secrets are read by name; routers are asked.
 
 The routers' lists need pods and the keys that are known, and nothing else. Everything else is a step that fails alone
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a pass goes by when it asks routers and workers."""
+    """Input of a pass when it polls routers and workers."""
 
     pool: RewardPool
     keys: Keys
@@ -68,7 +68,7 @@ class Seen:
     revision: str
     acting: Acting
     pools: int
-    """How many there are, for the pace."""
+    """Number of pools, for the pace."""
 
 
 class PoolReconciler:
@@ -80,7 +80,7 @@ class PoolReconciler:
         self._store = shared.store
         pool = shared.store.pool(key)
         self.uid: str | None = pool["metadata"]["uid"] if pool is not None else None
-        """Of the pool; None when it was not there."""
+        """UID of the pool; None when it did not exist."""
         self._budgets = shared.budgets
         self._upgrade_slots = shared.upgrade_slots
         self._unseen = partial(shared.unseen, key[0])
@@ -93,7 +93,7 @@ class PoolReconciler:
         self._parsed: StoredPool | None = None
         self._render = partial(rendered, image=shared.image, identity=shared.identity, defaults=shared.defaults)
         self._rendered: tuple[object, Rendered] | None = None
-        """What was rendered last, and from what."""
+        """The last rendered manifests, and their input."""
         self._busy_at = monotonic()
         self._steps = Steps(is_away=shared.kube.is_away)
         self._credentials = CredentialsReconciler(shared.kube, shared.store, key, self._steps, polling)
@@ -101,15 +101,15 @@ class PoolReconciler:
         self._owned = OwnedObjectsReconciler(shared.kube, shared.store, shared.files, self._steps)
         self._status = StatusReconciler(shared.kube, shared.store, self._steps)
         self._acted = Acting.FULL
-        """What might be done in the last pass."""
+        """Rights of the operator in the last pass."""
         self._decided_with: tuple[Failure, ...] = ()
-        """What failed at the last decision; what fails since is for the next one."""
+        """Failures at the last decision; new ones count for the next one."""
         self._oriented = False
-        """Whether every router answered, or is known not to answer, since this operator began."""
+        """True if every router answered, or is known not to answer, since this operator began."""
 
     @property
     def failing(self) -> tuple[Failing, ...]:
-        """What fails now, most important first."""
+        """Present failures, most important first."""
         return self._steps.failing
 
     async def look(self, acting: Acting, *, pools: int) -> float | None:
@@ -150,7 +150,7 @@ class PoolReconciler:
         return self._pause(outcome, acting, pools=pools)
 
     def _has_changed_since(self, looked_at: Object) -> bool:
-        """Whether another spec is known by now: the answer to the status' write tells of it before the watch does."""
+        """Return whether another spec is known by now: the answer to the status' write has it before the watch."""
         now = self._store.pool(self.key)
         return now is not None and now["metadata"].get("generation") != looked_at["metadata"].get("generation")
 
@@ -222,7 +222,7 @@ class PoolReconciler:
         return Outcome.BUSY if held is not None else Outcome.of(plan, changed=changed)
 
     def _wanted(self, stored: StoredPool, seen: Seen, objects: Objects) -> Rendered:
-        """What the pool shall own."""
+        """Return the manifests that the pool should own."""
         # Never from the status, which always changes.
         keys, tls, pins = seen.keys, seen.tls, pins_of(seen.pool, objects)
         made_of = (stored.declared, keys, tls, pins)
@@ -262,7 +262,7 @@ class PoolReconciler:
         check_uid(self._store.pool(self.key), self.uid)
 
     async def _snapshot(self, seen: Seen, objects: Objects) -> Snapshot:
-        """What routers, workers and Kubernetes say."""
+        """Return the snapshot of routers, workers and Kubernetes."""
         snapshot = await self._observer.snapshot(
             seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
         )
@@ -288,7 +288,7 @@ class PoolReconciler:
         return replace(snapshot, failures=tuple(others))
 
     def _defect(self, error: Exception, what: str = "deciding about the pool failed") -> Failure:
-        """Whatever makes no sense to rendering or deciding must not keep the routers from their workers."""
+        """Return an unexpected error of rendering or deciding as a failure, so that routers still get their workers."""
         log.error(what, exc_info=error)
         METRICS.pass_failed("defect")
         # Its kind alone: its words may be of anybody's making.
@@ -353,7 +353,7 @@ class PoolReconciler:
         return changed
 
     def _failures(self) -> tuple[Failure, ...]:
-        """What fails, as the status says it: an object that is refused at once, all else when it is no blip."""
+        """Return the failures for the status: refused objects at once, others when they last."""
         # No decision: the one that would say so has succeeded, or `hold` has it as its cause.
         failing = [
             one.as_failure()

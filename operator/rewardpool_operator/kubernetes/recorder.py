@@ -1,4 +1,4 @@
-"""What is recorded of a pool beside its status: events, and decisions in the log."""
+"""Records of a pool besides its status: events, and decisions in the log."""
 
 import logging
 import socket

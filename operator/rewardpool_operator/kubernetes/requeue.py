@@ -1,13 +1,13 @@
-"""How soon a pool is looked at again when no event comes. Pure.
+"""Time until the next pass over a pool when no event comes. Pure.
 
-Watches report everything in Kubernetes at once; looking again is for the routers, which report nothing by themselves.
-While something goes on, that is every second. A quiet pool is looked at less and less often, up to a limit that grows
-with the number of pools, so that a thousand quiet ones are a few looks a second and not a thousand. One that scales is
-looked at every second all the time while there are few, and one at zero four times a second: nobody else reports that
+Watches report everything in Kubernetes at once; further passes are for the routers, which report nothing by themselves.
+While something goes on, that is every second. A quiet pool is reconciled less and less often, up to a limit that grows
+with the number of pools, so that a thousand quiet ones are a few passes a second and not a thousand. One that scales is
+reconciled every second all the time while there are few, and one at zero four times a second: nothing else reports that
 the first request waits at it.
 
-A look that finds nothing new takes about 2 ms of a processor, half of it to ask one router; with a thousand pools,
-whose looks make their connections anew, some 8 ms.
+A pass that finds nothing new takes about 2 ms of a processor, half of it to ask one router; with a thousand pools,
+whose passes make their connections anew, some 8 ms.
 """
 
 import enum
@@ -27,13 +27,13 @@ FIRST_SCORE_SECONDS: Final = 0.1
 AFTER_CHANGE_SECONDS: Final = 0.5
 """Until the next pass after one that wrote something: a step of a plan is often followed by another."""
 SOONER_SECONDS: Final = 1.5
-"""A pool that was busy a moment ago is looked at so much sooner than one that has been quiet for long."""
+"""How much sooner the next pass over a pool is that was busy a moment ago."""
 _REPORTED_BY_WATCHES: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
 """Reasons of Progressing whose end a pod tells by itself; a pool may have them for days."""
 
 
 class Outcome(enum.Enum):
-    """What a pass came to, as far as the next one depends on it."""
+    """Result of a pass, as far as the next one depends on it."""
 
     QUIET = enum.auto()
     BUSY = enum.auto()
@@ -62,7 +62,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Pace:
-    """How often something is done for every pool."""
+    """Interval of something that is done for every pool."""
 
     shortest: float
     """Seconds from one time to the next while there are few pools."""
@@ -77,27 +77,27 @@ class Pace:
 
 
 FIXED: Final = Pace(3.0, 60.0, 16)
-"""Looks at a quiet pool of a fixed size. What a look would find is a list that somebody changed by hand, and that load
-has come: watches tell of all else. With a thousand pools these looks are most of what an operator does."""
+"""Pace of a quiet pool of a fixed size. A pass would find a list that was changed by hand, and that load
+has come: watches report all else. With a thousand pools these passes are most of what an operator does."""
 SCALING: Final = Pace(1.0, 5.0, 100)
-"""Of a size that follows the load."""
+"""Pace of a pool whose size follows the load."""
 AT_ZERO: Final = Pace(0.25, 5.0, 100)
-"""Of such a size that is 0: the first request at one of 25 pools is seen within a quarter of a second, at one of a
+"""Pace of one at size 0: the first request at one of 25 pools is seen within a quarter of a second, at one of a
 thousand within five."""
 PARKED: Final = Pace(0.1, 5.0, 100)
-"""Of one that has parked replicas besides: the first request waits for nothing but being seen."""
+"""Pace of one that also has parked replicas: the first request waits only until it is seen."""
 GATHER: Final = Pace(0.05, 1.0, 1000)
-"""From an event to its pass: what happens together is looked at together. The pods of many pools come one by one, and a
+"""From an event to its pass: what happens together is handled together. The pods of many pools come one by one, and a
 thousand that start are as many passes as there are events."""
 ON_THE_WAY: Final = Pace(1.0, 5.0, 200)
-"""The same where a pod was made or placed and nothing is wrong with it: nobody can use it yet, so the pass can wait for
+"""The same where a pod was made or placed and nothing is wrong with it: it cannot be used yet, so the pass can wait for
 what follows. Two of three events of a pool that starts are of that kind."""
 FIGURES: Final = Pace(5.0, math.inf, 40)
 """Writes of a status that differs in what changes all the time alone."""
 STEP: Final = Pace(1.0, 10.0, 100)
 """From a step to a pool's next state to its write, with all that came since."""
 START: Final = Pace(5.0, 10.0, 100)
-"""The same for a pool that does not serve, whose state nobody can use yet."""
+"""The same for a pool that does not serve yet."""
 SECRETS: Final = Pace(4.0, 120.0, 8)
 """Readings of a pool's Secrets for no reason: one hundredth of a core."""
 
@@ -109,7 +109,7 @@ _PAUSES: Final = {
 
 
 def rest_of(pool: RewardPool) -> Pace:
-    """How often a pool is looked at that is quiet."""
+    """Return the pace of passes over a quiet pool."""
     scaling = pool.status.scaling
     if pool.spec.autoscaling is None:
         return FIXED
@@ -119,7 +119,7 @@ def rest_of(pool: RewardPool) -> Pace:
 
 
 def seconds_until_next(outcome: Outcome, *, quiet_for: float, rest: Pace, pools: int) -> float:
-    """Seconds until the next look."""
+    """Return the seconds until the next pass."""
     if outcome is Outcome.CHANGED:
         # With many pools what was written has events, and those are gathered: a pass before them finds nothing.
         return max(AFTER_CHANGE_SECONDS, GATHER.seconds(pools))

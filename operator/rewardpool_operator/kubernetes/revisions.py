@@ -27,16 +27,16 @@ from rewardpool_operator.kubernetes.render.worker import spec_parts
 
 @dataclass(frozen=True, kw_only=True)
 class _Cause:
-    """What of a pool a revision was rendered from."""
+    """Fields of a pool from which a revision was rendered."""
 
     parts: Mapping[str, Any]
-    """Of the spec, without the times."""
+    """Parts of the spec, without the times."""
     restarted_at: str | None
     with_key: bool
 
 
 def present(pool: RewardPool, offered: Revision, objects: Objects) -> Revision:
-    """The revision that the pool asks for: one that was made of the same before, else the offered one."""
+    """Return the revision that the pool needs: one rendered from the same fields, else the offered one."""
     there = {item["metadata"]["labels"][names.LABEL_REVISION]: item for item in objects.worker_deployments()}
     same = {name for name, item in there.items() if _is_made_of(pool, name, item, objects)}
     if pool.status.current_revision in same:
@@ -49,7 +49,7 @@ def present(pool: RewardPool, offered: Revision, objects: Objects) -> Revision:
 
 
 def difference(kept: Revision, offered: Revision) -> str | None:
-    """What workers of the offered revision would have that those of the kept one have not, in words; None: nothing."""
+    """Return the differences of the offered revision's workers from the kept ones, in words; None for none."""
     if kept.name == offered.name:
         return None
     old, new = _worker(kept.template), _worker(offered.template)
@@ -75,7 +75,7 @@ def files_of(template: Object) -> set[str]:
 
 
 def _is_made_of(pool: RewardPool, revision: str, deployment: Object, objects: Objects) -> bool:
-    """Whether the revision was rendered from what the pool says now, and can still start workers."""
+    """Return whether the revision was rendered from the present pool, and can still start workers."""
     made_of, parts = _cause_of(pool, deployment), _parts_of(deployment)
     if "deletionTimestamp" in deployment["metadata"] or parts is None or made_of != _cause(pool):
         return False
@@ -106,7 +106,7 @@ def _cause_of(pool: RewardPool, deployment: Object) -> _Cause:
 
 
 def _parts_of(deployment: Object) -> dict[str, Any] | None:
-    """The parts of the spec that it was rendered from; None where it does not say, or somebody edited what it says."""
+    """Return the parts of the spec that it was rendered from; None where it has none, or they were edited."""
     try:
         parts = json.loads((deployment["metadata"].get("annotations") or {})[names.ANNOTATION_SPEC])
     except (KeyError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Which pods a ReplicaSet would remove: so that the worker that goes is the one that has left the routers.
+"""Order in which a ReplicaSet removes pods: the worker that goes must be the one that has left the routers.
 
 Scaling down is the ReplicaSet controller's work. It takes pods without a node before others, then pending ones, then
 those that are not ready, and only among equals the lowest `pod-deletion-cost`. A worker that was drained has the lowest

@@ -1,4 +1,4 @@
-"""What the reconcilers of all pools share."""
+"""State that the reconcilers of all pools share."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,13 +26,11 @@ class Shared:
     image: str
     """RewardPool's own."""
     identity: OperatorIdentity | None
-    """Where this operator runs; None outside of the cluster."""
+    """None outside of the cluster."""
     poll_limit: asyncio.Semaphore
     """Bounds the background polls at a time."""
     budgets: Budgets
     upgrade_slots: UpgradeSlots
-    """Of pools that change because the operator was upgraded."""
     defaults: PoolDefaults = NO_DEFAULTS
-    """Of the pods of all pools."""
     unseen: Callable[[str], str | None] = lambda _: None
-    """What may not be seen any more in a namespace, in words; None when nothing is wrong there."""
+    """Returns what may not be read any more in a namespace, in words; None when all may be read."""

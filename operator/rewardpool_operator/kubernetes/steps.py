@@ -32,7 +32,7 @@ BLIPS: Final = 1
 
 
 class Step(StrEnum):
-    """What may fail alone, most important first."""
+    """Steps that fail alone, most important first."""
 
     SECRETS = "Secrets"
     DECISION = "Decision"
@@ -51,19 +51,19 @@ class Failing:
     reason: ConditionReason
     message: str
     since: datetime
-    """Of the first of its failures in a row."""
+    """Time of the first of its failures in a row."""
     attempts: int
-    """How many they are."""
+    """Number of them."""
     not_before: float
     """Monotonic time of the next attempt."""
 
     @property
     def is_reported(self) -> bool:
-        """Whether it is worth a condition."""
+        """True if it is worth a condition."""
         return self.attempts > BLIPS
 
     def as_failure(self) -> Failure:
-        """What the condition Degraded says of it; the same for as long as the words are."""
+        """Return the failure for the condition Degraded; equal for as long as the words are."""
         return Failure(reason=self.reason.value, message=f"since {rfc3339(self.since)}: {self.message}")
 
 

@@ -24,7 +24,7 @@ from rewardpool_operator.left_out import with_sane_status
 MOST_PROBLEMS: Final = 32
 """Wrong fields that are left out before the whole spec is."""
 PLACEHOLDER: Final[Object] = {"model": {"source": "file:///unknown"}}
-"""Of a spec in which nothing is usable."""
+"""Placeholder for a spec in which no field is usable."""
 
 
 class PoolGoneError(RuntimeError):
@@ -43,17 +43,17 @@ class StoredPool:
     """One version of a pool."""
 
     object: Object
-    """As JSON."""
+    """The object as JSON."""
     pool: RewardPool
     """Parsed from `object`, or from what of it is valid."""
     problems: tuple[str, ...] = ()
-    """Why metadata or spec are not valid, each beginning with the field's path; none for a valid pool."""
+    """Errors in metadata or spec, each beginning with the field's path; empty for a valid pool."""
 
     @classmethod
     def parse(cls, found: Object) -> Self:
         """The object with its model.
 
-        Fields of a newer CRD are ignored: after a rollback of the operator its pools are still to be looked after.
+        Fields of a newer CRD are ignored: after a rollback of the operator its pools are still reconciled.
 
         Raises:
             ValueError: not even its metadata are those of an object.

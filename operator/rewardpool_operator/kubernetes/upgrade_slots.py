@@ -1,4 +1,4 @@
-"""How many pools an upgraded operator changes at a time: a pool replaces its routers while it has an upgrade slot.
+"""Limit on the pools that an upgraded operator changes at a time: a pool replaces its routers while it has a slot.
 
 A pool tries to acquire a slot at every pass for as long as it has something to change, and releases it when it is done.
 A slot expires after a while: one pool whose routers never get ready must not keep all others from theirs. Slots are not
@@ -31,7 +31,7 @@ class UpgradeSlots:
         self._waiting: dict[Key, None] = {}
 
     def acquire(self, key: Key) -> bool:
-        """Whether the pool has a slot now; one that has to wait is woken later."""
+        """Return whether the pool has a slot now; one that has to wait is woken later."""
         if key in self._acquired:
             return True
         now = self._clock()
@@ -44,7 +44,7 @@ class UpgradeSlots:
         return True
 
     def holds(self, key: Key) -> bool:
-        """Whether the pool has a slot."""
+        """Return whether the pool has a slot."""
         return key in self._acquired
 
     def release(self, key: Key) -> None:

@@ -1,7 +1,7 @@
-"""Which changes to a router's list repair something, and which only follow the pool: what the metric counts.
+"""Drift of the routers' lists: distinguishes repairs, which the metric counts, from changes of the pool.
 
 Pure. A worker that was on a router's list, was not taken off by us and is to join again was lost: by a restarted
-router, or by a hand. One that we never put there and that is to leave was put there by somebody else. What was on a
+router, or by a hand. One that we never put there and that is to leave was put there by another. What was on a
 list when it was first seen is taken for ours.
 """
 
@@ -14,14 +14,14 @@ from rewardpool_control.snapshot import Router
 
 @dataclass
 class WorkerListDrift:
-    """What the routers' lists were, pass by pass. Times are monotonic seconds."""
+    """The routers' lists, pass by pass. Times are monotonic seconds."""
 
     _listed: dict[str, set[str]] = field(default_factory=dict)
     """Router -> addresses that it had and nobody of ours took off."""
     _known: dict[str, set[str]] = field(default_factory=dict)
     """Router -> addresses that it had at first, or that we put there."""
     _joining: dict[Join, float] = field(default_factory=dict)
-    """What was to join by the last plan, and since when."""
+    """Joins of the last plan, and since when."""
 
     def see(self, routers: Iterable[Router], *, now: float) -> tuple[Router, ...]:
         """Take in what the routers say before anything is changed.
@@ -41,7 +41,7 @@ class WorkerListDrift:
         return tuple(replace(router, late_seconds=self._late_seconds(router, now)) for router in answered.values())
 
     def to_join(self, joins: Iterable[Join], *, now: float) -> None:
-        """What is to join by this plan."""
+        """Record the joins of this plan."""
         self._joining = {join: self._joining.get(join, now) for join in joins}
 
     def _late_seconds(self, router: Router, now: float) -> float:
@@ -51,7 +51,7 @@ class WorkerListDrift:
         return now - min(missing) if missing else 0.0
 
     def is_repair(self, change: Join | Leave) -> bool:
-        """Whether carrying out this change puts right what somebody else did."""
+        """Return whether this change undoes a change from outside."""
         if isinstance(change, Join):
             return change.worker_url in self._listed.get(change.router, ())
         return change.worker_url not in self._known.get(change.router, ())

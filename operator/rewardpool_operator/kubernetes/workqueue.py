@@ -1,4 +1,4 @@
-"""Which pool is looked at when: one queue for all pools, and the bounded number of passes that run at a time.
+"""Order of the passes over pools: one queue for all pools, and a bounded number of passes at a time.
 
 `WorkQueue` is data: keys with a due time, each at most once, in the order of their due times, never one that is being
 worked on. `Workers` takes from it and runs the passes. A pool that changes all the time waits its turn like every

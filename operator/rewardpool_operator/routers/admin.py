@@ -57,7 +57,7 @@ class RouterCertificateError(RouterError):
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """How an https router is verified: its pods have one certificate, which is for the pool's host name."""
+    """How an https router is verified: its pods share one certificate, for the pool's host name."""
 
     context: ssl.SSLContext
     server_hostname: str
@@ -149,7 +149,7 @@ class RouterAdmin:
     async def add(self, worker_url: str) -> None:
         """Put a worker that answers on the list, in the background of the router.
 
-        The router tries an address until it answers and cannot be told to stop; ten of those block its list. So a
+        The router tries an address until it answers and cannot be stopped; ten of those block its list. So a
         worker is added only once it answers, and not again while the router is still at it.
 
         Raises:
@@ -241,7 +241,7 @@ def _registered(entry: Mapping[str, Any]) -> RegisteredWorker:
 
 
 def _is_id(text: str) -> bool:
-    """Whether it may be part of a path."""
+    """Return whether the id may be part of a path."""
     return _ID.fullmatch(text) is not None
 
 

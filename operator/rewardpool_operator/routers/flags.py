@@ -17,7 +17,7 @@ MAX_BODY_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class TlsFiles:
-    """What HTTPS takes."""
+    """Certificate and key of a router that serves HTTPS."""
 
     certificate: PurePath
     key: PurePath

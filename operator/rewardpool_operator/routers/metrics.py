@@ -1,8 +1,9 @@
-"""What a router's metrics say (Prometheus text format). A figure that is no count is missing, with a line in the log.
+"""Parsing of a router's metrics (Prometheus text format). A figure that is not a count is missing, with a line in the
+log.
 
 Both routers count for every worker the answers that they took for good ones: a score, or the sample's own fault.
 Callers who hung up, attempts that failed and health checks are not among them. So what a worker does can be had from
-the text that is fetched anyway, and nobody has to ask the workers.
+the text that is fetched anyway, without a request to the workers.
 
 The counts begin at 0 when the router starts. When a worker is taken off its list, sglang-router goes on counting for
 its address and smg forgets the count: see `throughput.py`.
@@ -28,12 +29,12 @@ DURATIONS: Final = "smg_router_request_duration_seconds"
 
 
 def are_a_routers(text: str) -> bool:
-    """Whether a router that was asked for its list wrote this: it counts that request too."""
+    """Return whether a router wrote this in answer to a request for its list, which it counts too."""
     return any(line.startswith("smg_http_") for line in text.splitlines())
 
 
 def total(text: str, name: str, *, of: Callable[[Sample], bool] = lambda _: True) -> int | None:
-    """Sum of a metric's samples; 0 when there are none, None when one of them is no number of requests.
+    """Return the sum of a metric's samples; 0 when there are none, None when one of them is not a count.
 
     Raises:
         ValueError: this is not the format.
@@ -70,10 +71,10 @@ def in_flight(text: str) -> dict[str, int | None]:
 
 
 def counts(text: str) -> Counts:
-    """How many requests the router answered, and within which times.
+    """Return how many requests the router answered, and within which times.
 
     Raises:
-        ValueError: this is not the format, or a count is no number of requests.
+        ValueError: this is not the format, or a count is not a number of requests.
     """
     answered, seconds = total(text, f"{DURATIONS}_count"), 0.0
     if answered is None:

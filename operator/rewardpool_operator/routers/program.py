@@ -1,4 +1,4 @@
-"""What RewardPool has to know of one router program. Each has a module of its own; `programs.py` lists them."""
+"""Description of one router program. Each has a module of its own; `programs.py` lists them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Waiting(Protocol):
         """Take in the metrics (Prometheus text format) of `now` (monotonic seconds).
 
         Returns:
-            Requests that are at no worker; None until a window has been seen, or when a figure is no count.
+            Requests that are at no worker; None until a window has been seen, or when a figure is not a count.
         """
 
 
@@ -26,7 +26,7 @@ class RouterProgram:
     package: str
     """The Python package whose `launch_router` module starts it."""
     requirement: str
-    """What pip installs."""
+    """The requirement for pip."""
     waiting: Callable[[], Waiting]
     """Makes what works out how many requests wait."""
     worker: Callable[[str], dict[str, Any]] = lambda _: {}
@@ -34,6 +34,6 @@ class RouterProgram:
     flags: tuple[str, ...] = ()
     """Beside those of `flags.py`."""
     ipv6_host: str = "{}"
-    """How `--host` has an IPv6 address."""
+    """Format of an IPv6 address in `--host`."""
     settle_seconds: float = 0.0
-    """How long it goes on taking requests after SIGTERM."""
+    """Seconds for which it goes on taking requests after SIGTERM."""

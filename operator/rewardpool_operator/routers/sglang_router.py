@@ -1,8 +1,8 @@
 """sglang-router 0.3, which holds a request that has no worker, and retries every `retry_max_backoff_ms`.
 
-So as long as somebody waits, the counter of retries moves:
+While a request waits, the counter of retries moves:
 
-- no retry within `RETRY_WINDOW_SECONDS`: nobody waits, and every connection that is not at a worker was leaked
+- no retry within `RETRY_WINDOW_SECONDS`: none waits, and every connection that is not at a worker was leaked
   (`smg_http_connections_active` never comes down for a caller who hung up);
 - otherwise: open connections, less those at workers, less those known to be leaked; but no more than the retries
   within the window, since every waiting request makes at least one.
@@ -29,7 +29,7 @@ class _Reading(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RouterMetrics:
-    """What sglang-router's metrics say at one moment."""
+    """The metrics of sglang-router at one moment."""
 
     connections: int
     """Requests it has not answered, and those of callers who hung up."""
@@ -40,7 +40,7 @@ class RouterMetrics:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read the Prometheus text format; None, and a log line, when one is no count."""
+        """Read the Prometheus text format; None, and a log line, when one is not a count."""
         connections = total(text, "smg_http_connections_active")
         in_flight = total(text, "smg_worker_requests_active")
         retries = total(text, "smg_worker_retries_total")
@@ -57,7 +57,6 @@ class RetriedRequests:
         self._leaked = 0
 
     def read(self, text: str, *, now: float) -> int | None:
-        """See `Waiting`."""
         metrics = RouterMetrics.parse(text)
         return None if metrics is None else self.update(metrics, now=now)
 

@@ -23,7 +23,6 @@ class RefusedRequests:
         self._readings: deque[tuple[float, int]] = deque()
 
     def read(self, metrics: str, *, now: float) -> int | None:
-        """See `Waiting`."""
         refusals = total(
             metrics, "smg_http_responses_total", of=lambda sample: sample.labels.get("error_code") in NO_WORKER_CODES
         )

@@ -1,4 +1,4 @@
-"""What is there, kept in memory: every kind of object that pools own, listed once and then watched.
+"""Objects in memory: every kind that pools own, listed once and then watched.
 
 owned.py      which kinds, and what of each is kept
 reflector.py  one kind: list, then watch, for ever

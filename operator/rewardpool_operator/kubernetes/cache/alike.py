@@ -1,4 +1,4 @@
-"""What many objects have alike, kept once.
+"""Parts that many objects have in common, kept once.
 
 json and rendering make every string and every probe of a container anew, and the pods and Deployments of a thousand
 pools are much the same.
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def kept_once(value: Any) -> Any:
-    """The JSON value with what others have too being theirs: equal strings, and equal objects of plain values.
+    """Return the JSON value with strings and plain objects replaced by equal ones that are kept already.
 
-    Nobody may change the result in place.
+    The result must not be changed in place.
     """
     if isinstance(value, str):
         return intern(value)

@@ -1,4 +1,4 @@
-"""A pool and everything it owns, as the API server has it: what one pass looks at."""
+"""A pool and everything it owns, as the API server has it: the input of one pass."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ class Objects:
     files: frozenset[str] = frozenset()
     """Names of the namespace's ConfigMaps of mounted files, which no pool owns."""
     leases: tuple[Object, ...] = ()
-    """What training jobs announced. Theirs, and not of the pool's making: no manifest is compared with them."""
+    """Announcements of training jobs, which the pool does not own: no manifest is compared with them."""
     others: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
-    """Kind -> objects, of all kinds that no decision looks at."""
+    """Kind -> objects, of all kinds that no decision depends on."""
     warnings: Mapping[str, str] = field(default_factory=dict)
     """Pod name -> last warning event, for pods whose containers do not even start."""
 
@@ -55,5 +55,5 @@ class Objects:
 
 
 def are_the_same(before: Sequence[Object], now: Sequence[Object]) -> bool:
-    """Whether nothing of these changed: the store keeps an object as it is for as long as that is so."""
+    """Return whether these are unchanged: the store keeps an object for as long as it is."""
     return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))

@@ -56,7 +56,7 @@ manifests have the same fields all the time."""
 def selector_of(resource: Resource) -> str:
     """Labels by which a kind is listed and watched.
 
-    Leases are everybody's (of elections, of nodes); of these only what training jobs announce is looked at. ConfigMaps
+    Leases have many uses (elections, nodes); of these only announcements of training jobs are read. ConfigMaps
     of mounted files have a component and no pool.
     """
     return {
@@ -66,7 +66,7 @@ def selector_of(resource: Resource) -> str:
 
 
 def trimmed(resource: Resource, found: Object) -> Object:
-    """The object without what nobody here reads.
+    """Return the object without the fields that the operator does not read.
 
     A thousand pools are five thousand pods; as they come, they take hundreds of megabytes, and half of their changes
     (times of conditions, counts of Deployments) are no reason to look at a pool. And whoever may make an object may put
@@ -82,14 +82,14 @@ def trimmed(resource: Resource, found: Object) -> Object:
 
 
 def is_owned(found: Object) -> bool:
-    """Whether an object is controlled by a pool of the name in its label, and is called as one of that pool's."""
+    """Return whether an object is controlled by the pool in its label, and has the name of one of that pool's."""
     pool = (found["metadata"].get("labels") or {}).get(names.LABEL_POOL)
     owner = controller_of(found)
     return (owner.get("kind"), owner.get("name")) == (names.KIND, pool) and _is_called_as_ours(found["metadata"])
 
 
 def is_ours(found: Object, uid: str | None) -> bool:
-    """Whether the pool with this uid controls the object.
+    """Return whether the pool with this uid controls the object.
 
     A label, or a name, is anybody's to write; the uid of a pool is not known before there is the pool.
     """
@@ -121,7 +121,7 @@ def _foreign(found: Object) -> Object:
 
 
 def _bare(metadata: Object) -> Object:
-    """What tells one object from another, and whose its label says that it is."""
+    """Return kind, name and owner of an object, and the pool that its label names."""
     return {
         **_only(metadata, "name", "namespace", "uid", "resourceVersion", "creationTimestamp"),
         "labels": _only(metadata.get("labels") or {}, *_LABELS),
@@ -147,7 +147,7 @@ def _files(template: Object) -> list[Object]:
 
 
 def is_files(found: Object) -> bool:
-    """Whether a ConfigMap is of mounted files, which all pools of its namespace share."""
+    """Return whether a ConfigMap is of mounted files, which all pools of its namespace share."""
     metadata = found["metadata"]
     is_named = metadata["name"].startswith(names.FILES_PREFIX)
     return is_named and (metadata.get("labels") or {}).get(names.LABEL_COMPONENT) == names.COMPONENT_FILES
@@ -225,7 +225,7 @@ def _without_rollout(annotations: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _config_map(config_map: Object) -> Object:
-    """Of mounted files, the hash of their content will do."""
+    """Return a ConfigMap of mounted files with the hash of its content alone."""
     if is_files(config_map):
         return {"metadata": _bare(config_map["metadata"]), "content": content_of(config_map)}
     return config_map
@@ -236,7 +236,7 @@ def _without_status(found: Object) -> Object:
 
 
 def _lease(lease: Object) -> Object:
-    """What a job announced, and `renewed`: when it last did, by the API server's clock.
+    """Return what a job announced, with `renewed`: the time of the last renewal by the API server's clock.
 
     Never by `spec.renewTime`, which is what the trainer's clock said: a trainer whose clock is a minute behind would
     never be believed, and one whose clock is ahead would outlive itself. The API server notes in `managedFields` when

@@ -4,7 +4,7 @@ What goes wrong with watches, and what is done about it:
 
     the connection ends or breaks      go on from the last version, after a short pause
     that version is too old (410)      list again
-    something was deleted meanwhile    the list does not have it: it is dropped, and its pool looked at
+    something was deleted meanwhile    the list does not have it: it is dropped, and its pool reconciled
     a connection is open and dead      90 s without a word, not even a bookmark, end it; list again
     etcd was restored from a backup    versions begin anew below ours: nothing that is known counts, the operator ends
     one object makes no sense          it is left out and counted, the others are taken
@@ -42,7 +42,7 @@ LONGEST_PAUSE_SECONDS: Final = 3.0
 EXPIRED: Final = 410
 NOT_FOUND: Final = 404
 NO_CRD: Final = f"the CRD {names.PLURAL}.{names.GROUP} is not installed: kubectl apply --server-side -f it"
-"""What an API server means that answers 404 to a list of pools."""
+"""Reason when an API server answers 404 to a list of pools."""
 REFUSALS: Final = 3
 """In a row, before they are reported as a problem: one alone is soon over."""
 
@@ -174,7 +174,7 @@ class Reflector:
             leave_out("objects", f"{self.resource.plural}/{name}", error)
 
     def _is_on_its_way(self, found: Object) -> bool:
-        """Whether it is a pod on its way, and was before: one that served, or that lacked a node, has news."""
+        """Return whether it is a pod on its way, and was before: one that served, or that lacked a node, has news."""
         if self.resource != PODS:
             return False
         before = self._store.find(PODS, found["metadata"]["namespace"], found["metadata"]["name"])

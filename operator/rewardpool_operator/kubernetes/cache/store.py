@@ -1,6 +1,6 @@
 """All pools and what they own, in memory: what watches said, and what the API server answered to our own writes.
 
-Pure: no clock, no client. Whoever puts something in gets back which pools have news by that.
+Pure: no clock, no client. Putting an object in returns the pools that have news by it.
 
 Versions go forward only: the answer to a write of ours is put in at once, so the next pass sees it, and the watch's
 later word of the same version is no news. (Versions of one kind are compared as numbers, as Kubernetes' own caches do.)
@@ -31,7 +31,7 @@ OF_ALL_POOLS: Final = ""
 """In a key, instead of a pool's name: what all pools of the namespace share."""
 
 REMEMBERED_DELETIONS: Final = 4096
-"""How many deleted objects are remembered, for answers and events that come late."""
+"""Number of deleted objects that are remembered, for answers and events that come late."""
 
 ObjectRef = tuple[Resource, str, str]
 """Kind, namespace and name: there is one object of it at a time."""
@@ -61,7 +61,7 @@ class Store:
     def objects(self, key: Key) -> Objects | None:
         """The pool and what it owns at this moment; None when there is no such pool.
 
-        What another controls, or nobody, is not among them, whatever its name and label say.
+        Objects that the pool does not control are not among them, whatever their names and labels say.
         """
         pool = self.pool(key)
         if pool is None:
@@ -139,7 +139,7 @@ class Store:
         return self._bury(ref, version)
 
     def forget(self, resource: Resource, namespace: str, name: str) -> list[Key]:
-        """There is no such object, as the API server just said."""
+        """Remove an object that the API server does not have."""
         known = self.find(resource, namespace, name)
         return self._bury((resource, namespace, name), _version(known)) if known is not None else []
 
@@ -201,7 +201,7 @@ def _version(found: Object) -> int:
 
 
 def _same(known: Object, found: Object) -> bool:
-    """Whether nothing but the version differs: what changed is not among the things we keep."""
+    """Return whether the version alone differs: the change is in fields that are not kept."""
     version = known["metadata"]["resourceVersion"]
     return known == {**found, "metadata": {**found["metadata"], "resourceVersion": version}}
 

@@ -5,7 +5,7 @@
                                 data-plane-key                  the pool's key that is in force
                                 annotations                     the last rotation that was handled, since when
 
-A key that changes locks running workers and routers out until they are replaced. So a Secret that somebody deleted is
+A key that changes locks running workers and routers out until they are replaced. So a Secret that was deleted is
 made again with what it had: the operator remembers it, and the copy `data-plane-key` is for an operator that was away
 meanwhile. How keys change on purpose is in `rotation.py`.
 """
@@ -24,21 +24,21 @@ from rewardpool_operator.kubernetes.diff import short_hash
 
 KEY_BYTES: Final = 32
 KEY_COPY: Final = "data-plane-key"
-"""Entry of the admin Secret: the pool's key that routers were last told to take."""
+"""Entry of the admin Secret: the pool's key that routers were last given."""
 ANNOTATION_STEP_SINCE: Final = f"{names.GROUP}/rotation-step-since"
 """On the admin Secret: RFC 3339 time at which the present step of a rotation began."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """What both Secrets of a pool say, or shall say."""
+    """The entries of both Secrets of a pool, as they are or should be."""
 
     pool: str = ""
-    """What trainers present; empty for a pool that takes no key."""
+    """The key that trainers present; empty for a pool that takes no key."""
     next: str | None = None
-    """What they will present; valid at workers already."""
+    """The key that they will present; valid at workers already."""
     previous: str | None = None
-    """What they presented; valid at the routers that were not replaced yet, and at workers."""
+    """The key that they presented before; valid at workers, and at routers that were not replaced yet."""
     in_force: str = ""
     """The copy of the pool's key. Another one than `pool` means that somebody edited the key by hand."""
     admin: str
@@ -46,7 +46,7 @@ class Keys:
     previous_admin: str | None = None
     """Opens those of routers that were not replaced yet."""
     handled: str | None = None
-    """Value of the annotation that asked for the last rotation."""
+    """Value of the annotation that requested the last rotation."""
     step_since: datetime | None = None
     """When the present step of a rotation began; None outside of one."""
 
@@ -56,7 +56,7 @@ class Keys:
 
     @property
     def fingerprint(self) -> str:
-        """Tells routers with these keys from routers with others, and nothing else: both have 256 random bits."""
+        """Fingerprint of the keys, which distinguishes routers that started with others."""
         return short_hash([self.pool, self.admin])
 
     @property
@@ -66,12 +66,12 @@ class Keys:
 
     @property
     def admins(self) -> tuple[str, ...]:
-        """What may open a router's worker list, likeliest first."""
+        """Keys that may open a router's worker list, likeliest first."""
         return (self.admin, self.previous_admin) if self.previous_admin else (self.admin,)
 
 
 def new_key() -> str:
-    """A key that nobody guesses."""
+    """Return a new random key."""
     return secrets.token_urlsafe(KEY_BYTES)
 
 

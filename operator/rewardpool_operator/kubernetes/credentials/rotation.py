@@ -1,10 +1,10 @@
-"""How the keys of a pool change while it serves: a machine of three steps whose state lies in the Secrets alone.
+"""Rotation of a pool's keys while it serves: a machine of three steps whose state lies in the Secrets alone.
 
 A router takes one key, which it reads when it starts; a worker takes every key in its folder, which the kubelet renews
 within a minute or two. So the new key has to reach every worker before the first router asks for it:
 
     Settled    key
-       |  asked for, or somebody edited the Secret
+       |  requested, or the Secret was edited
     Preparing  key, next-key       workers learn the next one; trainers and routers go on with the key
        |  every worker takes the next key
     Changing   key, previous-key   routers are replaced, one by one; trainers try both keys until one fits
@@ -14,7 +14,7 @@ within a minute or two. So the new key has to reach every worker before the firs
 The key of the routers' worker lists changes with it: the operator tries both.
 
 A key edited by hand becomes the next one, and the key that is in force goes back to its place until workers know the
-new one. Each pass looks at what is there and takes one step at most; an operator that dies between two writes goes on
+new one. Each pass reads what is there and takes one step at most; an operator that dies between two writes goes on
 from what it finds. Pure.
 """
 
@@ -30,9 +30,9 @@ from rewardpool_operator.kubernetes.credentials.keys import Keys
 GRACE: Final = timedelta(seconds=30)
 """Between the change of the key and the end of the previous one at least."""
 OVERDUE: Final = timedelta(seconds=600)
-"""A step that takes longer is told. It is not given up: going on would lose requests, going back helps nobody."""
+"""A step that takes longer is reported. It is not given up: going on would lose requests, going back would not help."""
 USABLE: Final = re.compile(r"[\x21-\x7e]{16,512}")
-"""What may be a key: printable ASCII without spaces, as a header takes it, and long enough to mean it."""
+"""A valid key: printable ASCII without spaces, as a header takes it, of 16 to 512 characters."""
 
 
 Phase = Literal["Preparing", "Changing", "Done"]
@@ -40,7 +40,7 @@ Phase = Literal["Preparing", "Changing", "Done"]
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What was seen of the pods a rotation waits for."""
+    """State of the pods that a rotation waits for."""
 
     refusing: tuple[str, ...] = ()
     """Workers, by name, that do not take the next key yet, or did not say."""
@@ -50,17 +50,17 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What the Secrets shall say."""
+    """The wanted entries of the Secrets."""
 
     keys: Keys
     refused: str | None = None
-    """Why an edit of the Secret was taken back."""
+    """Reason for which an edit of the Secret was undone; None where none was."""
 
 
 def next_step(keys: Keys, progress: Progress, *, asked: str | None, now: datetime, new_key: Callable[[], str]) -> Step:
     """One step of a rotation, or the keys as they are.
 
-    `asked` is the value of the pool's annotation that asks for a rotation.
+    `asked` is the value of the pool's annotation that requests a rotation.
     """
     if keys.pool != keys.in_force:
         if keys.previous == keys.in_force:
@@ -73,12 +73,12 @@ def next_step(keys: Keys, progress: Progress, *, asked: str | None, now: datetim
         return _preparing(keys, keys.next, progress, asked, now, new_key)
     if asked and asked != keys.handled:
         return Step(keys=_begun(keys, asked, now, new_key))
-    # Whoever takes the next key away ends the rotation.
+    # Removing the next key ends the rotation.
     return Step(keys=replace(keys, step_since=None))
 
 
 def is_changing(keys: Keys) -> bool:
-    """Whether routers are changing to the present keys."""
+    """Return whether routers are changing to the present keys."""
     return keys.previous is not None or keys.previous_admin is not None
 
 
@@ -125,7 +125,7 @@ def _edited(keys: Keys, now: datetime) -> Step:
 
 
 def progress_of(keys: Keys, progress: Progress, before: KeyRotation | None, *, now: datetime) -> KeyRotation | None:
-    """How far the rotation is; None for a pool whose keys never changed."""
+    """Return the progress of the rotation; None for a pool whose keys never changed."""
     changing = is_changing(keys)
     if not changing and keys.next is None:
         if before is None or before.phase == "Done":

@@ -1,4 +1,4 @@
-"""How a deleted Secret is noticed without the right to list or watch Secrets.
+"""Detection of a deleted Secret without the right to list or watch Secrets.
 
 Whoever may list or watch Secrets may read all of them, so the operator only reads its own, by name. Reading two
 thousand of them every few seconds would be most of what an idle operator does. Instead one of the pool's other objects,
@@ -26,7 +26,7 @@ def with_secret_owners(manifest: Object, secrets: Iterable[Object]) -> Object:
 
 
 def shows_a_deletion(service: Object | None, secrets: Iterable[Object]) -> bool:
-    """Whether a Secret we know may be gone: the Service does not name it, or is itself gone."""
+    """Return whether a Secret we know may be gone: the Service does not name it, or is itself gone."""
     owners = (service or {}).get("metadata", {}).get("ownerReferences") or []
     named = {owner["uid"] for owner in owners}
     return any(item["metadata"]["uid"] not in named for item in secrets)

@@ -38,27 +38,27 @@ class SecretReader:
 
     @property
     def known(self) -> bool:
-        """Whether all of them were read, at any time."""
+        """True if all of them were read, at any time."""
         return all(reading.is_answered for reading in self._readings.values())
 
     @property
     def opens_routers(self) -> bool:
-        """Whether the Secret with the key of the routers' worker lists was read, at any time."""
+        """True if the Secret with the key of the routers' worker lists was read, at any time."""
         return self._readings[names.admin_secret(self._pool)].is_answered
 
     @property
     def pending(self) -> bool:
-        """Whether a reading is under way in the background."""
+        """True if a reading is under way in the background."""
         return any(reading.pending for reading in self._readings.values())
 
     @property
     def problem(self) -> str | None:
-        """Why the last reading that ended was not complete; None when it was."""
+        """Reason why the last reading that ended was incomplete; None when it was complete."""
         return "; ".join(reading.problem for reading in self._readings.values() if reading.problem) or None
 
     @property
     def current(self) -> bool:
-        """Whether the last reading is over and was complete, so that Secrets may be made and changed."""
+        """True if the last reading is over and was complete, so that Secrets may be made and changed."""
         return self.known and self.problem is None and not self.pending
 
     def suspect(self) -> None:

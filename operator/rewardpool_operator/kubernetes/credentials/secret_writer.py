@@ -21,7 +21,7 @@ ANNOTATIONS: Final = (names.ANNOTATION_ROTATE_KEY, ANNOTATION_STEP_SINCE)
 
 
 def has_surplus(manifest: Object, live: Object) -> bool:
-    """Whether the live Secret has an entry or annotation of ours that it shall not have any more."""
+    """Return whether the live Secret has an entry or annotation of ours that it shall not have any more."""
     entries, annotations = _surplus(manifest, live)
     return bool(entries or annotations)
 

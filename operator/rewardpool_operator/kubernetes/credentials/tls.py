@@ -31,16 +31,16 @@ class TlsError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What of the Secret is public."""
+    """The public part of the Secret."""
 
     served: str
-    """What routers present: the certificate, and what lies between it and its CA. PEM."""
+    """PEM that routers present: the certificate, and those between it and its CA."""
     trusted: str
-    """What verifies it: the Secret's CA, or else the certificate itself. PEM."""
+    """PEM that verifies it: the Secret's CA, or else the certificate itself."""
 
     @property
     def fingerprint(self) -> str:
-        """Tells other certificates from this one."""
+        """Fingerprint of the certificate."""
         return short_hash([self.served])
 
 
@@ -71,7 +71,7 @@ def certificate_of(pool: RewardPool, secret: Object | None) -> Certificate | Non
 
 
 def ca_bundle(certificate: Certificate | None, *, before: str | None, served: set[str]) -> str | None:
-    """What the status publishes as `auth.caBundle`: PEM in base64, or nothing.
+    """Return PEM in base64 for the status' `auth.caBundle`; None without a certificate.
 
     There is no certificate for HTTP, and while the Secret cannot be used; what is served are fingerprints.
     """
@@ -85,7 +85,7 @@ def ca_bundle(certificate: Certificate | None, *, before: str | None, served: se
 
 @lru_cache(maxsize=1024)
 def trust(bundle: str | None, server_hostname: str) -> Trust:
-    """How the operator verifies a router; routers are called by address, and have a certificate for the pool's host."""
+    """Return how the operator verifies a router: by address, with a certificate for the pool's host."""
     try:
         context = verifying_context(_decoded(bundle or ""))
     except ValueError:
@@ -95,11 +95,11 @@ def trust(bundle: str | None, server_hostname: str) -> Trust:
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
-    """What is known of a pool's certificate; neither for a pool that serves HTTP."""
+    """State of a pool's certificate; both fields are None for a pool that serves HTTP."""
 
     certificate: Certificate | None = None
     problem: str | None = None
-    """Why there is none although the spec names a Secret."""
+    """Reason why there is none although the spec names a Secret."""
 
 
 PLAIN: Final = Tls()
@@ -119,13 +119,13 @@ class CertificateReader:
 
     @property
     def refused(self) -> str | None:
-        """Why the Secret could not be read the last time; None when it could."""
+        """Reason why the Secret could not be read the last time; None when it could."""
         return self._reading.problem
 
     async def look(self, pool: RewardPool, *, now: float, pools: int, may_read: bool) -> Tls:
         """The certificate as of `now` (monotonic seconds); what was read last holds while the Secret cannot be read.
 
-        It may not be read while the API server is away, somebody else leads, or it failed a moment ago.
+        It may not be read while the API server is away, another operator leads, or it failed a moment ago.
         """
         name = pool.spec.router.tls.secret_name if pool.spec.router.tls else None
         if name != self._name:

@@ -1,4 +1,4 @@
-"""What a pass must not wait for: questions to workers and to the API server that are asked in the background.
+"""Background questions to workers and to the API server, for which a pass does not wait.
 
 reading.py       the machinery: ask in the background, have the answer at a later pass
 probes.py        whether a worker scores, and what it says of its model

@@ -129,12 +129,12 @@ def download_of(progress: Mapping[str, Any], *, begun: datetime | None) -> Downl
 
 
 def commit_of(commit: object) -> str | None:
-    """What a download says that the model's commit is; None for what can be no commit, nor a digest."""
+    """Return the model's commit in a download's report; None for a value that is neither a commit nor a digest."""
     return commit if isinstance(commit, str) and _COMMIT.fullmatch(commit) else None
 
 
 def _report(pod: Object) -> dict[str, Any]:
-    """What a download that succeeded left; empty before."""
+    """Return the report of a download that succeeded; empty before."""
     status = next((status for status in _statuses(pod) if status["name"] == CONTAINER_DOWNLOAD), {})
     state = status.get("state", {})
     return pods.report_of(state["terminated"]) if pods.has_ended_well(state) else {}

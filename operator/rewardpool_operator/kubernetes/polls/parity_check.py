@@ -1,7 +1,7 @@
 """The golden set of a pool, read from its ConfigMap, and the scores that revisions give it, kept on their Deployments.
 
 The ConfigMap is a user's, without our label, so no watch reports it: it is read by name, now and then. Scoring is done
-in the background, since a pass waits for nobody; its outcome is an annotation, so a restarted operator asks nobody
+in the background, since a pass does not wait; its outcome is an annotation, so a restarted operator asks no worker
 again, and the scores of a revision outlive its workers.
 """
 
@@ -67,7 +67,7 @@ class ParityCheck:
         self._keep = keep
         self._reading: Reading[Golden] = Reading(polling)
         self._asked_for: tuple[GoldenSetRef | None, str] = (None, "")
-        """What was read last, and the present revision then."""
+        """The reference that was read last, and the present revision then."""
         self._measuring: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
         """Revision and digest -> failed attempts, and when the next one may be made."""

@@ -20,7 +20,7 @@ PATIENCE_SECONDS: Final = 0.3
 FIRST_PATIENCE_SECONDS: Final = 0.5
 """For whoever was never asked before: there is no last answer to go on with."""
 NO_ANSWER: Final = (KubeError, KubeUnreachableError, TimeoutError)
-"""What a question raises that got no answer."""
+"""Exceptions of a question without an answer."""
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Polling:
-    """What the background polls of one pool share."""
+    """Settings that the background polls of one pool share."""
 
     session: aiohttp.ClientSession
     news: Callable[[], None] = lambda: None
@@ -40,7 +40,7 @@ class Polling:
 
 
 class Reading(Generic[T]):
-    """What one question was answered; asked again and again, one at a time.
+    """The latest answer to one question, which is repeated, one request at a time.
 
     Who gave what is not an answer, by `is_answer`, is not waited for the next time.
     """
@@ -53,7 +53,7 @@ class Reading(Generic[T]):
         self.asked_at = float("-inf")
         """Monotonic time of the last question."""
         self.is_answered = False
-        """Whether a question got an answer, at any time."""
+        """True if a question got an answer, at any time."""
         self._polling = polling
         self._last_asked_at = polling.clock()
         self._silent_since: float | None = None
@@ -63,12 +63,12 @@ class Reading(Generic[T]):
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is still being waited for."""
+        """True if an answer is still being waited for."""
         return self._task is not None
 
     @property
     def age_seconds(self) -> float:
-        """Of the last answer: since it was asked for, since what it tells may have changed from that moment on."""
+        """Seconds since the last answer was requested; it may be out of date from then on."""
         return self._polling.clock() - self._last_asked_at
 
     @property

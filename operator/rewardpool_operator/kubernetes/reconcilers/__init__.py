@@ -1,4 +1,4 @@
-"""What is kept as declared by itself, in the order of a pass (`pool_reconciler.py`).
+"""Reconcilers of single concerns, in the order of a pass (`pool_reconciler.py`).
 
 None of them waits for another one to succeed, and each has its own errors: what fails is a step that fails (`steps.py`)
 and is tried again by a later pass.

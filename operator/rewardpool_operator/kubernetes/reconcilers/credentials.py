@@ -33,17 +33,17 @@ class CredentialsReconciler:
 
     @property
     def opens_routers(self) -> bool:
-        """Whether the key of the routers' worker lists was read, at any time."""
+        """True if the key of the routers' worker lists was read, at any time."""
         return self._secrets.opens_routers
 
     @property
     def known(self) -> bool:
-        """Whether all Secrets were read, at any time."""
+        """True if all Secrets were read, at any time."""
         return self._secrets.known
 
     @property
     def may_write(self) -> bool:
-        """Whether the last reading was complete, so that Secrets may be made of it."""
+        """True if the last reading was complete, so that Secrets may be made of it."""
         return self._secrets.current
 
     async def read(self, objects: Objects, *, pools: int) -> None:

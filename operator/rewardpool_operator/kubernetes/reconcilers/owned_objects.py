@@ -39,18 +39,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class _Memory:
-    """What is kept from pass to pass."""
+    """Memory from pass to pass."""
 
     manifests: Known = field(default_factory=dict)
-    """What `ensure.py` knows of the owned objects."""
+    """Memory of `ensure.py` about the owned objects."""
     workers: tuple[render.Revision, int, Object] | None = None
     """Revision, number and Deployment of the workers, as they were rendered last."""
     settled: Settled | None = None
-    """What was found to be as rendered; None when something had to be written."""
+    """State that was found as rendered; None when something had to be written."""
     refused: Settled | None = None
-    """What was refused; None when nothing was."""
+    """State that was refused; None when none was."""
     in_the_way: bool = False
-    """Whether something was in the way at the last try."""
+    """True if something was in the way at the last try."""
 
 
 class OwnedObjectsReconciler:
@@ -65,7 +65,7 @@ class OwnedObjectsReconciler:
 
     @property
     def in_the_way(self) -> bool:
-        """Whether an object of a name that the pool needs is somebody else's, so that nothing is deployed."""
+        """True if another owner has an object of a name that the pool needs, so that nothing is deployed."""
         return self._memory.in_the_way
 
     async def reconcile(
@@ -82,7 +82,7 @@ class OwnedObjectsReconciler:
         Where nothing is rendered, only the routers that may be asked are brought about.
 
         Returns:
-            Whether something was done whose outcome no watch tells, or that another step follows.
+            True if something was done whose outcome no watch reports, or that another step follows.
 
         Raises:
             PoolGoneError: the pool was deleted, and the watch of pools said nothing.
@@ -117,19 +117,18 @@ class _Pass:
         self._namespace = pool.metadata.namespace
         self._ensure = Ensure(kube, store, pool, known=memory.manifests)
         self.failures: list[str] = []
-        """What the API server refused in this pass."""
+        """Errors of the API server in this pass."""
         self.in_the_way = False
-        """Whether an object of a name that the pool needs is somebody else's."""
+        """True if another owner has an object of a name that the pool needs."""
         self.put_off = False
-        """Whether what was refused before, and is the same now, was not tried in this pass."""
+        """True if what was refused before, and is the same now, was not tried in this pass."""
         self.changed = False
-        """See `OwnedObjectsReconciler.reconcile`."""
         self._wrote = False
-        """Whether any owned object was not as rendered."""
+        """True if any owned object was not as rendered."""
         self._planned_with_gone = False
-        """Whether a marked worker was gone: the sizes count it, so the next pass plans anew."""
+        """True if a marked worker was gone: the sizes count it, so the next pass plans anew."""
         self._serves = False
-        """Whether a worker serves."""
+        """True if a worker serves."""
 
     async def bring_about(self, plan: Plan, rendered: Rendered, *, may_write_secrets: bool, again: bool) -> None:
         """Bring the owned objects about: marks on workers, their number, what is rendered.
@@ -195,7 +194,7 @@ class _Pass:
     async def _bring_about_shared(self, manifests: Iterable[Object], *, may_write_secrets: bool) -> None:
         """Secrets first: pods wait for them, and the Service names them by what they are in the cluster.
 
-        Deployments last, and none where something is in the way: their pods would mount somebody else's Secret.
+        Deployments last, and none where something is in the way: their pods would mount another owner's Secret.
         """
         secrets = [manifest for manifest in manifests if manifest["kind"] == "Secret"] if may_write_secrets else []
         if self._objects.secrets:
@@ -228,7 +227,7 @@ class _Pass:
                 await self._guarded(self._delete(resources.NETWORK_POLICIES, policy["metadata"]["name"]))
 
     def _is_time_for(self, manifest: Object) -> bool:
-        """What says nothing is not made: a budget that protects no pod, and no pins.
+        """Return whether the object is of use now: a budget needs pods to protect, and pins need entries.
 
         Of a budget Kubernetes counts anew with every pod that comes, so it is not made before a worker serves.
         """

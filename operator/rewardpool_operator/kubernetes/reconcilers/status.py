@@ -34,7 +34,7 @@ ORIENTATION_SECONDS: Final = 6.0
 status keeps the figures it has."""
 
 CONFLICT_TRIES: Final = 8
-"""Of one write of the status while others change the pool."""
+"""Tries of one write of the status while others change the pool."""
 
 
 class StatusReconciler:
@@ -65,7 +65,7 @@ class StatusReconciler:
     def as_decided(self, pool: RewardPool, found: Object) -> RewardPool:
         """The pool with the status that was decided last, be it written or not.
 
-        Where another status is found than before, somebody else decided meanwhile.
+        Where another status is found than before, another operator decided meanwhile.
         """
         if self._unwritten is None or self._unwritten[0] != found:
             return pool

@@ -1,4 +1,4 @@
-"""What the objects of a pool have in common: labels, owner, keys as files, and the shape of every pod.
+"""Common parts of a pool's objects: labels, owner, keys as files, and the shape of every pod.
 
 Pods hold no Kubernetes credential, may not gain privileges, and get keys as files.
 """
@@ -18,17 +18,16 @@ GRACE_MARGIN_SECONDS: Final = 15
 """A router that has answered everything still needs some seconds to end."""
 
 KEY_MODE: Final = 0o444
-"""Of mounted keys: readable for any user, so that no pod needs a user or group of its own. Only its containers see
+"""Mode of mounted keys: readable for any user, so that no pod needs a user or group of its own. Only its containers see
 them, and a namespace that gives each pod a user of a range (as OpenShift's do) takes no other."""
 
 CONTAINER_SECURITY: Final[Object] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-"""Of every container."""
 OWN_IMAGE: Final = {"runAsNonRoot": True}
 """For images made from RewardPool's own; stock engine images run as root."""
 
 
 def every_address(*, ipv6: bool) -> str:
-    """What a program in a pod listens on: all addresses of its pod, which where pods have IPv6 is both families.
+    """Return the address on which a program in a pod listens: all of its pod, in both families where there is IPv6.
 
     Not `::` everywhere: a node's kernel may be without IPv6, and then nothing could listen there.
     """
@@ -138,7 +137,7 @@ def key_item() -> Object:
 def pod_template(
     container: Object, volumes: list[Object], *, labels: Mapping[str, str], grace_seconds: int, security: Object
 ) -> Object:
-    """What every pod of a pool has in common."""
+    """Return the template that the pods of all components share."""
     return {
         "metadata": {"labels": dict(labels)},
         "spec": {

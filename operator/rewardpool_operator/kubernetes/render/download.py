@@ -1,4 +1,4 @@
-"""What puts a model's files into a worker's pod before the engine starts: an init container, a cache, and a link.
+"""Download of a model into a worker's pod before the engine starts: an init container, a cache, and a link.
 
 It runs on the engine's own image, which has the hub's client, from files mounted out of the ConfigMap. So no image has
 to be pulled for it, it writes as the user who will read, and an upgraded operator changes no pod. (Stock SGLang images
@@ -32,14 +32,14 @@ from rewardpool_worker.engines.launch import LINK
 from rewardpool_worker.mounted import WORKER_ZIP
 
 HUB_DIR: Final = "/var/cache/huggingface"
-"""Where the hub's cache is unless the pool says otherwise: a shared claim, or a folder that outlives restarts."""
+"""Default folder of the hub's cache: a shared claim, or a folder that outlives restarts."""
 LINK_DIR: Final = "/var/lib/rewardpool/model"
 CACHE: Final = "hub-cache"
 """Volume of the hub's cache."""
 DOWNLOAD_LINK: Final = f"{LINK_DIR}/{LINK}"
 """Leads to the files of the release; the engine's command line is the same for every release."""
 TERMINATION_LOG: Final = "/dev/termination-log"
-"""What a container leaves here, Kubernetes keeps in the pod's status."""
+"""File whose content Kubernetes keeps in the pod's status."""
 
 NATIVE_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 """Those that every node has; a download needs none of the others, such as GPUs."""
@@ -48,12 +48,12 @@ ADAPTERS_DIR: Final = "/var/lib/rewardpool/adapters"
 
 
 def is_downloaded(pool: RewardPool) -> bool:
-    """Whether the pool's model comes over a network."""
+    """Return whether the pool's model comes over a network."""
     return parse_source(pool.spec.model.source).is_downloaded
 
 
 def downloads_anything(pool: RewardPool) -> bool:
-    """Whether the model comes over a network, or one of its adapters."""
+    """Return whether the model comes over a network, or one of its adapters."""
     return is_downloaded(pool) or bool(_downloaded_adapters(pool))
 
 
@@ -63,7 +63,7 @@ def sorted_adapters(pool: RewardPool) -> list[AdapterSpec]:
 
 
 def hub_folders(pool: RewardPool) -> tuple[str, str]:
-    """Where the hub's cache is mounted, and the folder in it that has the models."""
+    """Return the mount path of the hub's cache, and the folder in it that has the models."""
     variables = pool.spec.engine.variables
     home = variables.get("HF_HOME", HUB_DIR).rstrip("/")
     cache = variables.get("HF_HUB_CACHE")
@@ -95,7 +95,7 @@ def _users_mounts(pool: RewardPool) -> list[Object]:
 
 
 def adapter_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
-    """What each adapter is on, and how the engine mounts it."""
+    """Return volumes and mounts of the adapters."""
     volumes: list[Object] = []
     mounts: list[Object] = []
     for index, adapter in enumerate(sorted_adapters(pool)):

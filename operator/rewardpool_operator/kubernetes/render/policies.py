@@ -1,4 +1,4 @@
-"""Who may connect to a pool's pods, and how many of them may be taken away at once.
+"""NetworkPolicies and PodDisruptionBudgets of a pool's pods.
 
     NetworkPolicy POOL-worker           from the pool's routers and the operator alone
     NetworkPolicy POOL-router           scores from the namespaces that may, metrics for those who monitor

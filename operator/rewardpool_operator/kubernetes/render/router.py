@@ -33,7 +33,7 @@ from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_worker.mounted import ROUTER_LAUNCHER, router_files
 
 MEMORY_REQUEST: Final = "640Mi"
-"""What a long flood of unique texts takes: a bounded tree of prefixes of some 430 MB, in a program of 100 MB."""
+"""Memory of a long flood of unique texts: a bounded tree of prefixes of some 430 MB, in a program of 100 MB."""
 MEMORY_LIMIT: Final = "4Gi"
 """That, and heads that do not end, on as many connections as 4,400 requests in flight take: see the launcher."""
 CPU_LIMIT: Final = "4"

@@ -18,7 +18,7 @@ def pool_host(pool: RewardPool) -> str:
 
 
 def pool_url(pool: RewardPool) -> str:
-    """Where trainers reach the routers."""
+    """Return the URL at which trainers reach the routers."""
     return f"{'https' if pool.spec.router.tls else 'http'}://{pool_host(pool)}:{names.ROUTER_PORT}"
 
 

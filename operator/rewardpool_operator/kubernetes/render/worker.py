@@ -55,7 +55,7 @@ from rewardpool_worker.mounted import worker_files
 STARTUP_PERIOD_SECONDS: Final = 2
 
 CLAIM_DIR: Final = "/var/lib/rewardpool/model"
-"""Where the claim of a `pvc://` source is mounted."""
+"""Mount path of the claim of a `pvc://` source."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +64,11 @@ class Revision:
 
     name: str
     template: Object
-    """Of the pods, without the labels that name the revision."""
+    """Template of the pods, without the labels that name the revision."""
     spec: str
     """The parts of the spec that it was rendered from, see `spec_parts`."""
     start_seconds: int
-    """How long a worker of it may take to answer, as its pods have it."""
+    """Seconds that a worker of it may take to answer, as its pods have it."""
 
 
 def worker_revision(
