@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from rewardpool_api import RewardPool
-from rewardpool_api.status import KeyRotation
+from rewardpool_api.status import CertificateStatus, KeyRotation
 from rewardpool_control.autoscaler.signals import Announcement, Claim, Throughput
 from rewardpool_control.golden_set import GoldenProblem, GoldenScores, GoldenSet
 
@@ -88,6 +88,8 @@ class Worker:
     """Its score of the probe text, finite; None while it is not known, and of models that give no number."""
     unsandboxed: tuple[str, ...] | None = None
     """What its function reaches though it should not, in words; None while it is not known."""
+    certificate: CertificateStatus | None = None
+    """Whether its numbers depend on how they are asked for; None while it is not known, and of judges and functions."""
     start_seconds: float | None = None
     """From its making to its first score; None where that was not seen, and for one that was started again."""
     answered: int = 0

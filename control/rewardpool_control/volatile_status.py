@@ -30,7 +30,7 @@ _FIGURES: Final[Paths] = {
 _STEPS: Final[Paths] = {
     **dict.fromkeys(("ready", "replicas", "readyReplicas", "drainingReplicas")),
     "scaling": {"starts": None},
-    "model": dict.fromkeys(("download", "maxModelLen", "revisions")),
+    "model": dict.fromkeys(("download", "maxModelLen", "revisions", "certificate")),
     "rollout": {"silentSince": None},
 }
 _STEPS_TO_STABLE: Final[Paths] = {**_STEPS, "rollout": dict.fromkeys(("silentSince", "stableRevision"))}

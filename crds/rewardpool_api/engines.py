@@ -81,6 +81,23 @@ FOR_MODELS: Final[Mapping[EngineName, Capabilities]] = {
 """The engines that serve a model; `python` serves a function."""
 
 
+def setting_against(
+    name: EngineName, *, cached: bool, chunked: bool, args: Sequence[str], env: Mapping[str, str]
+) -> Setting | None:
+    """Return what an engine is to be set to where its numbers depend on how they are asked for; None without any left.
+
+    Args:
+        name: The engine's.
+        cached: Whether they depend on a cached prefix.
+        chunked: Whether they depend on nothing but chunks.
+        args: What it is started with.
+        env: Its variables.
+    """
+    can = FOR_MODELS[name]
+    candidates = [can.no_prefix_cache] * cached + [can.no_chunks] * chunked + [can.batch_invariant]
+    return next((setting for setting in candidates if not setting.is_in(args, env)), None)
+
+
 def engines_where(holds: Callable[[Capabilities], bool]) -> tuple[EngineName, ...]:
     """Return the engines for models for which something holds."""
     return tuple(name for name, can in FOR_MODELS.items() if holds(can))

@@ -10,7 +10,7 @@ from rewardpool_api.rules import ApiModel, Rule
 
 OWN_VARIABLE = (
     "^(VLLM_API_KEY|VLLM_SERVER_DEV_MODE|SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
-    "|REWARDPOOL_(ENGINE|MODEL_TYPE|MODEL_PATH|SERVED_NAME|HEAD|ADAPTERS|KEY_FILE|REVISION|SLEEP_MAX_ABS_DIFF))$"
+    "|REWARDPOOL_(ENGINE|MODEL_TYPE|MODEL_PATH|SERVED_NAME|HEAD|ADAPTERS|KEY_FILE|REVISION|DTYPE|SLEEP_MAX_ABS_DIFF))$"
 )
 """By which RewardPool configures its workers."""
 HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE")
@@ -94,7 +94,7 @@ class EnvVar(ApiModel):
         ),
         Rule(
             cel=f"!self.name.matches('{OWN_VARIABLE}')",
-            message="spec.engine.env[].name must not be a variable by which RewardPool configures its workers: VLLM_API_KEY, VLLM_SERVER_DEV_MODE, SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION, or REWARDPOOL_ENGINE, _MODEL_TYPE, _MODEL_PATH, _SERVED_NAME, _HEAD, _ADAPTERS, _KEY_FILE, _REVISION or _SLEEP_MAX_ABS_DIFF",
+            message="spec.engine.env[].name must not be a variable by which RewardPool configures its workers: VLLM_API_KEY, VLLM_SERVER_DEV_MODE, SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION, or REWARDPOOL_ENGINE, _MODEL_TYPE, _MODEL_PATH, _SERVED_NAME, _HEAD, _ADAPTERS, _KEY_FILE, _REVISION, _DTYPE or _SLEEP_MAX_ABS_DIFF",
             holds=lambda variable: not re.match(OWN_VARIABLE, variable.name),
         ),
         Rule(

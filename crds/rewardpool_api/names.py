@@ -119,6 +119,9 @@ ENV_TOP_K: Final = "REWARDPOOL_TOP_K"
 ENV_ADAPTERS: Final = "REWARDPOOL_ADAPTERS"
 """Tells the worker its LoRA adapters: a JSON list of `{"name", "path", "revision"}`; absent without any."""
 ENV_MAX_BODY_BYTES: Final = "REWARDPOOL_MAX_BODY_BYTES"
+ENV_DTYPE: Final = "REWARDPOOL_DTYPE"
+"""Tells the score middleware `spec.engine.dtype`, by which the worker's own numbers may differ."""
+ENV_CERTIFICATE_SECONDS: Final = "REWARDPOOL_CERTIFICATE_SECONDS"
 
 # What the operator's own pod gets to know of its place.
 ENV_POD_NAMESPACE: Final = "POD_NAMESPACE"

@@ -117,6 +117,13 @@ class ConditionReason(_Reason):
         "A worker scores the probe text differently from the others of its revision, and is kept from the routers; the"
         " message has the worker, both numbers and what may differ.",
     )
+    NUMBERS_VARY = (
+        "NumbersVary",
+        "A worker gives a sample other numbers in a batch, in another order or behind a cached prefix than alone, by"
+        " more than spec.engine.dtype allows, and serves nothing; the message has the difference, what is allowed and"
+        " the setting against it. No other attempt would change that: a rollout fails at once, and `rewardpool up`"
+        " gives up.",
+    )
     MODEL_NOT_FOUND = "ModelNotFound", "There is no model where spec.model.source points, or it is refused."
     FUNCTION_NOT_FOUND = (
         "FunctionNotFound",
@@ -313,6 +320,7 @@ NEVER_STARTS: Final = (
     ConditionReason.FUNCTION_NOT_LOADABLE,
     ConditionReason.SANDBOX_UNAVAILABLE,
     ConditionReason.NO_ACCELERATOR,
+    ConditionReason.NUMBERS_VARY,
 )
 """Reasons of Progressing=False of a revision that no other attempt at a worker would make start."""
 

@@ -19,6 +19,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
+from rewardpool_api.certificate import MOST_WORDS
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.quantities import Count, Duration, Generation, MeasuredRate, Time
 from rewardpool_api.rules import ApiModel
@@ -107,6 +108,17 @@ class RevisionModel(ApiModel):
     """What the engine computes in, as in spec.engine.dtype."""
 
 
+class CertificateStatus(ApiModel):
+    """Whether a worker's numbers depend on how they are asked for, as it found before it was ready first."""
+
+    outcome: Literal["Certified", "NotCertified"]
+    """Certified: they do not, beyond what spec.engine.dtype allows. NotCertified: the worker serves, and it is not known; the message says why."""
+    max_abs_diff: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Largest difference between a number and the same one of a sample that was asked for alone; absent where that is not known."""
+    message: Annotated[str, Field(max_length=MOST_WORDS)] = ""
+    """What was compared, in words."""
+
+
 class ModelStatus(ApiModel):
     """The model as it is served."""
 
@@ -124,6 +136,8 @@ class ModelStatus(ApiModel):
     """What the present revision of workers is pinned to: the hub's commit, or the digest of an S3 listing."""
     revisions: Annotated[list[RevisionModel], Field(max_length=MAX_REVISIONS)] = []
     """What each revision serves that has replicas, or may get them: the present one first."""
+    certificate: CertificateStatus | None = None
+    """Of the worker that is least certain; absent for judges, functions and until a worker answered."""
     download: DownloadStatus | None = None
     """The download that is under way; absent when none is."""
 

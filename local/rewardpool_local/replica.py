@@ -10,11 +10,11 @@ import aiohttp
 
 from rewardpool_api import RewardPool
 from rewardpool_api.reasons import ConditionReason
-from rewardpool_api.status import WorkerProcess
+from rewardpool_api.status import CertificateStatus, WorkerProcess
 from rewardpool_control.snapshot import Failure, Worker
 from rewardpool_local.launching import revision_of
 from rewardpool_local.supervised_process import Command, Run, SupervisedProcess
-from rewardpool_operator.probe import probe_score, read_in_flight, turn
+from rewardpool_operator.probe import ProbeResult, probe_score, read_in_flight, turn
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,8 @@ class Replica:
         self._tokenizer: str | None = None
         self._probe_score: float | None = None
         self._unsandboxed: tuple[str, ...] | None = None
-        self._no_score: tuple[int, str] | None = None
+        self._certificate: CertificateStatus | None = None
+        self._refusal: tuple[int, ProbeResult] | None = None
         self._silence = Silence()
         self._asleep_pid: int | None = None
         self._turning: asyncio.Task[None] | None = None
@@ -145,6 +146,7 @@ class Replica:
         """
         if self._looking.done():
             self._looking.result()
+        refusal = self._present_refusal
         return Worker(
             name=self.name,
             revision=self.revision,
@@ -158,12 +160,13 @@ class Replica:
             in_flight=self._in_flight if self.process.running else None,
             unschedulable=self._unschedulable,
             failure=self._failure,
-            no_score=self._why_no_score,
+            no_score=refusal.error if refusal is not None else None,
             restarts=self.process.restarts,
             max_model_len=self._max_model_len,
             tokenizer=self._tokenizer,
             probe_score=self._probe_score if self.answering else None,
             unsandboxed=self._unsandboxed if self.answering else None,
+            certificate=self._certificate if self.answering else None,
         )
 
     def describe(self) -> WorkerProcess:
@@ -182,15 +185,16 @@ class Replica:
     def _failure(self) -> Failure | None:
         if self._unschedulable is not None:
             return Failure(reason=ConditionReason.UNSCHEDULABLE, message=self._unschedulable)
-        return self.process.failure
+        refusal = self._present_refusal
+        return self.process.failure or (refusal.failure if refusal is not None else None)
 
     @property
-    def _why_no_score(self) -> str | None:
-        """Why the process that it has gave no score, in its words."""
-        if self._no_score is None or not self.process.running:
+    def _present_refusal(self) -> ProbeResult | None:
+        """What the process that it has answered in place of a score."""
+        if self._refusal is None or not self.process.running:
             return None
-        pid, reason = self._no_score
-        return reason if pid == self.process.pid else None
+        pid, refusal = self._refusal
+        return refusal if pid == self.process.pid else None
 
     async def start_if_due(self, *, may_start: bool) -> None:
         """Start its process unless it has one, is leaving, is pausing, or no process may start."""
@@ -261,13 +265,14 @@ class Replica:
             self._answered_pid, self._in_flight = pid, 0
             self._max_model_len, self._tokenizer = result.max_model_len, result.tokenizer
             self._probe_score, self._unsandboxed = result.probe_score, result.unsandboxed
+            self._certificate = result.certificate
             self._silence = Silence()
             self.process.note_serving()
-            self._no_score = None
+            self._refusal = None
             log.info("%s: scores", self.name)
             self._run.changed()
         elif result.reached and result.error and self.process.pid == pid:
-            is_first, self._no_score = self._no_score is None, (pid, result.error)
+            is_first, self._refusal = self._refusal is None, (pid, result)
             if is_first:
                 log.info("%s: gives no score: %s", self.name, result.error)
                 self._run.changed()

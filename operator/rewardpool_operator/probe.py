@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 
 from rewardpool_api import names
+from rewardpool_api.certificate import MOST_WORDS, NUMBERS_VARY
 from rewardpool_api.contract import (
     CHAT_PATH,
     SCORE_PATH,
@@ -23,7 +24,10 @@ from rewardpool_api.contract import (
     refusal_in,
 )
 from rewardpool_api.model import ModelType
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import CertificateStatus
 from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadAnswerError, Question, Values, parse_values
+from rewardpool_control.snapshot import Failure
 from rewardpool_runtime.bounded import AnswerTooLargeError, read_text
 from rewardpool_runtime.untrusted import count_of, printable, without_secrets
 
@@ -68,14 +72,22 @@ class ProbeResult:
     """Its score of the probe text, finite; None when it does not say."""
     unsandboxed: tuple[str, ...] | None = None
     """What its function reaches though it should not, in words; None when it does not say."""
+    certificate: CertificateStatus | None = None
+    """Whether its numbers depended on how they were asked for; None when it does not say."""
     error: str | None = None
     """Why there was no score, in the worker's words."""
+    failure: Failure | None = None
+    """Why this process never gives one; None where another question may bring one."""
     reached: bool = True
     """Something listens at the worker's address; while an engine loads, nothing does."""
 
 
 class NoScoreError(Exception):
     """The text says why there was no score."""
+
+
+class NumbersVaryError(NoScoreError):
+    """The worker's numbers depend on how they are asked for."""
 
 
 class UnreachableError(NoScoreError):
@@ -104,10 +116,13 @@ async def probe_score(
             tokenizer=tokenizer if isinstance(tokenizer, str) and 0 < len(tokenizer) <= MAX_DIGEST else None,
             probe_score=_score(ready.get("probe_score")),
             unsandboxed=_missing(ready.get("sandbox")),
+            certificate=_certificate(ready.get("certificate"), caller),
         )
     except (NoScoreError, InvalidResponseError) as error:
-        reached = not isinstance(error, UnreachableError)
-        return ProbeResult(ok=False, error=printable(caller.said(str(error)), most=MAX_REASON), reached=reached)
+        said = printable(caller.said(str(error)), most=MAX_REASON)
+        varies = isinstance(error, NumbersVaryError)
+        failure = Failure(reason=ConditionReason.NUMBERS_VARY, message=said) if varies else None
+        return ProbeResult(ok=False, error=said, failure=failure, reached=not isinstance(error, UnreachableError))
 
 
 async def score_text(
@@ -231,6 +246,8 @@ class _Caller:
             return None
         if status != 200 or answer is None:
             reason = self.said(str((answer or {}).get("reason") or text))
+            if answer is not None and answer.get("code") == NUMBERS_VARY:
+                raise NumbersVaryError(reason)
             raise NoScoreError(f"GET {path}: status {status}: {reason}")
         return answer
 
@@ -313,6 +330,18 @@ def _score(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         return None
     return float(value)
+
+
+def _certificate(said: object, caller: _Caller) -> CertificateStatus | None:
+    """Return what a worker says of its certificate; None where it does not say that as it should."""
+    if not isinstance(said, dict) or said.get("outcome") not in ("Certified", "NotCertified"):
+        return None
+    difference = _score(said.get("max_abs_diff"))
+    return CertificateStatus(
+        outcome=said["outcome"],
+        max_abs_diff=difference if difference is not None and difference >= 0 else None,
+        message=printable(caller.said(str(said.get("message", ""))), most=MOST_WORDS),
+    )
 
 
 def _missing(sandbox: object) -> tuple[str, ...] | None:

@@ -79,6 +79,17 @@ def sleep_of(machine: LocalMachine) -> SleepStatus:
     return status
 
 
+async def test_up_gives_up_at_once_where_numbers_depend_on_the_batch(machine_here: LocalMachine) -> None:
+    model = {"source": f"file://{machine_here.home}", "type": "Discriminative"}
+    varying = {**engine(STAND_IN_VARIES="1"), "sleep": {"enabled": False}}
+    file = machine_here.manifest(model=model, engine=varying, worker={"gpus": 0})
+    code, said = await machine_here.run("up", "-f", file)
+    assert (code, "no worker can start (NumbersVary: " in said) == (1, True), said
+    assert "in a batch by 1 (" in said
+    _, explained = await machine_here.run("explain", machine_here.pool_key)
+    assert "VLLM_BATCH_INVARIANT=1 in spec.engine.env" in " ".join(explained.split())
+
+
 async def test_it_sleeps_whenever_nobody_holds_it_awake(sleeper: LocalMachine) -> None:
     assert sleep_of(sleeper) == SleepStatus(state="Asleep")
     async with Pool(CONFIG) as pool:

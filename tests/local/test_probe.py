@@ -13,6 +13,8 @@ from aiohttp.test_utils import TestServer
 from support.decide_builders import a_pool
 from support.ports import free_port
 
+from rewardpool_api.status import CertificateStatus
+from rewardpool_control.snapshot import Failure
 from rewardpool_local.replica import Replica
 from rewardpool_operator.probe import ProbeResult, probe_score, read_in_flight
 
@@ -110,6 +112,33 @@ async def test_a_worker_that_listens_without_a_score_is_reached_and_says_why(
     assert "The model `sn` does not exist." in str(result.error)
 
 
+async def test_a_worker_whose_numbers_vary_fails_for_a_reason_of_its_own(
+    scripted: Scripted, session: aiohttp.ClientSession
+) -> None:
+    unready = {"ready": False, "reason": "in a batch by 0.5; set --x", "code": "numbers_vary"}
+    result = await probe(session, await scripted({"/rewardpool/ready": (503, unready)}))
+    assert result.failure == Failure(reason="NumbersVary", message="in a batch by 0.5; set --x")
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        (
+            {"outcome": "Certified", "max_abs_diff": 0.5, "message": "m" * 1000},
+            CertificateStatus(outcome="Certified", max_abs_diff=0.5, message="m" * 500),
+        ),
+        ({"outcome": "NotCertified", "max_abs_diff": -1}, CertificateStatus(outcome="NotCertified")),
+        ({"outcome": "Fine"}, None),
+        ("Certified", None),
+    ],
+)
+async def test_a_ready_workers_certificate_is_read_as_far_as_it_is_one(
+    scripted: Scripted, session: aiohttp.ClientSession, said: object, read: CertificateStatus | None
+) -> None:
+    url = await scripted({"/rewardpool/ready": (200, {"ready": True, "certificate": said})})
+    assert (await probe(session, url)).certificate == read
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -128,10 +157,14 @@ async def test_requests_in_flight(
     assert await read_in_flight(session, await scripted({"/rewardpool/load": answer}), key="k") == expected
 
 
+@pytest.mark.parametrize(
+    ("code", "failure"), [({}, None), ({"code": "numbers_vary"}, "NumbersVary")], ids=["none yet", "none ever"]
+)
 async def test_a_local_worker_without_a_score_is_observed_with_its_reason(
-    scripted: Scripted, session: aiohttp.ClientSession
+    scripted: Scripted, session: aiohttp.ClientSession, code: dict[str, str], failure: str | None
 ) -> None:
-    url = await scripted({"/rewardpool/ready": (503, {"ready": False, "reason": "The model `sn` does not exist."})})
+    unready = {"ready": False, "reason": "The model `sn` does not exist.", **code}
+    url = await scripted({"/rewardpool/ready": (503, unready)})
     news = asyncio.Event()
     run: Any = SimpleNamespace(changed=news.set)
     never: Any = None
@@ -153,7 +186,9 @@ async def test_a_local_worker_without_a_score_is_observed_with_its_reason(
     }
     replica.process = SimpleNamespace(pid=1, url=url, **started)  # type: ignore[assignment]
     await asyncio.wait_for(news.wait(), 30)
-    assert "The model `sn` does not exist." in str(replica.observe().no_score)
+    seen = replica.observe()
+    assert "The model `sn` does not exist." in str(seen.no_score)
+    assert (seen.failure.reason if seen.failure else None) == failure
     replica.process.pid = 2  # type: ignore[misc]
-    assert replica.observe().no_score is None
+    assert (replica.observe().no_score, replica.observe().failure) == (None, None)
     replica._looking.cancel()

@@ -135,7 +135,7 @@ class FakeEngine:
 
 
 def worker(fake: FakeEngine, head: Head, **settings: Any) -> ScoreMiddleware:
-    return ScoreMiddleware(fake, settings=Settings(served_name="rm", head=head, **settings))
+    return ScoreMiddleware(fake, settings=Settings(served_name="rm", head=head, certificate_seconds=0, **settings))
 
 
 async def test_a_process_reward_model_is_asked_for_its_tokens_without_an_activation() -> None:

@@ -85,7 +85,8 @@ class Clock:
 
 
 def worker(fake: FakeEngine, *, clock: Clock | None = None, **settings: Any) -> ScoreMiddleware:
-    return ScoreMiddleware(fake, settings=Settings(served_name="rm", **settings), clock=clock or Clock())
+    given = Settings(served_name="rm", certificate_seconds=0, **settings)
+    return ScoreMiddleware(fake, settings=given, clock=clock or Clock())
 
 
 async def score(fake: FakeEngine, given: Any = "hello", **settings: Any) -> Any:

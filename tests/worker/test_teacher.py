@@ -256,6 +256,21 @@ async def test_readiness_is_the_log_probabilities_of_real_tokens(engine: Engine)
     assert ready.json()["probe_score"] == pytest.approx(math.fsum(expected) / len(expected))
 
 
+async def test_a_teacher_whose_log_probabilities_vary_is_not_ready() -> None:
+    vllm = Engine("vllm")
+    assert (await ask(worker(vllm), "GET", "/rewardpool/ready")).json()["certificate"]["max_abs_diff"] == 0
+    vllm.asked.clear()
+
+    def off_from_the_third_on(flat: Any) -> Any:
+        flat.logprobs = [one - (len(vllm.asked) > 2) for one in flat.logprobs]
+        return flat
+
+    vllm.spoil = off_from_the_third_on
+    said = (await ask(worker(vllm), "GET", "/rewardpool/ready")).json()
+    assert (said["ready"], said["code"]) == (False, "numbers_vary")
+    assert "after a cache hit by 1 (" in said["reason"]
+
+
 def replaced(name: str, place: int, value: Any) -> Callable[[Any], Any]:
     def spoil(flat: Any) -> Any:
         getattr(flat, name)[place] = value

@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from rewardpool_api import RewardPoolSpec
-from rewardpool_api.engines import FOR_MODELS, Setting
+from rewardpool_api.engines import setting_against
 from rewardpool_cli.verification import Tolerance
 
 GROUPS, MEMBERS = 4, 8
@@ -394,14 +394,13 @@ def _remedies(findings: Iterable[Finding], reference: str, spec: RewardPoolSpec)
 
 def _setting(broken: set[Condition], spec: RewardPoolSpec) -> str:
     engine = spec.engine
-    can = FOR_MODELS[engine.name]
-    candidates: list[Setting] = []
-    if Condition.CACHED in broken and spec.model.type != "Teacher":  # whose engines keep no prefixes anyway
-        candidates.append(can.no_prefix_cache)
-    if broken == {Condition.CHUNKED}:
-        candidates.append(can.no_chunks)
-    candidates.append(can.batch_invariant)
-    for setting in candidates:
-        if not setting.is_in(engine.args, engine.variables):
-            return f"set {setting}, and verify again"
+    setting = setting_against(
+        engine.name,
+        cached=Condition.CACHED in broken and spec.model.type != "Teacher",  # whose engines keep no prefixes anyway
+        chunked=broken == {Condition.CHUNKED},
+        args=engine.args,
+        env=engine.variables,
+    )
+    if setting is not None:
+        return f"set {setting}, and verify again"
     return f"{engine.name} has no further setting against it: use another engine, or allow more by --max-abs-diff"

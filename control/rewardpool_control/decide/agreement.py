@@ -7,18 +7,12 @@ in a list already, then the oldest. It is never barred, so a revision that serve
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final
 
+from rewardpool_api.certificate import allowed
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_control.snapshot import Failure, Snapshot, Worker
 from rewardpool_runtime.untrusted import printable
-
-ALLOWED: Final = {"float32": 1e-3, "float16": 2.0**-8, "bfloat16": 2.0**-5}
-"""By dtype: the largest difference between scores up to 1; of larger scores, this share. Twice to four times the
-rounding of one number in half precision, since the sums of a batch come out differently at each size."""
-LOOSEST: Final = max(ALLOWED.values())
-"""For `auto`, whose number format is known to the engine alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +42,7 @@ def check_agreement(snapshot: Snapshot, *, apart: Collection[str] = ()) -> Agree
     """
     if snapshot.pool.spec.model.type not in ("Discriminative", "Teacher"):
         return Agreement()
-    share = ALLOWED.get(snapshot.pool.spec.engine.dtype, LOOSEST)
+    dtype = snapshot.pool.spec.engine.dtype
     barred: set[str] = set()
     messages: list[str] = []
     for revision in sorted({worker.revision for worker in snapshot.workers}):
@@ -59,11 +53,11 @@ def check_agreement(snapshot: Snapshot, *, apart: Collection[str] = ()) -> Agree
         ]
         if len(probed) < 2:
             continue
-        reference = _reference(probed, share)
+        reference = _reference(probed, dtype)
         for one in probed:
-            if not _agree(one, reference, share):
+            if not _agree(one, reference, dtype):
                 barred.add(one.worker.name)
-                messages.append(_in_words(one, reference, share))
+                messages.append(_in_words(one, reference, dtype))
     if not messages:
         return Agreement()
     message = printable("; ".join(messages), most=MAX_MESSAGE, keep="head")
@@ -72,23 +66,19 @@ def check_agreement(snapshot: Snapshot, *, apart: Collection[str] = ()) -> Agree
     )
 
 
-def _reference(probed: Iterable[_Probed], share: float) -> _Probed:
+def _reference(probed: Iterable[_Probed], dtype: str) -> _Probed:
     everyone = sorted(probed, key=lambda one: (not one.listed, one.worker.created, one.worker.name))
     # Of equals, max returns the first.
-    return max(everyone, key=lambda one: sum(_agree(one, other, share) for other in everyone))
+    return max(everyone, key=lambda one: sum(_agree(one, other, dtype) for other in everyone))
 
 
-def _agree(one: _Probed, other: _Probed, share: float) -> bool:
-    return abs(one.score - other.score) <= _allowed(one, other, share)
+def _agree(one: _Probed, other: _Probed, dtype: str) -> bool:
+    return abs(one.score - other.score) <= allowed(dtype, one.score, other.score)
 
 
-def _allowed(one: _Probed, other: _Probed, share: float) -> float:
-    return share * max(1.0, abs(one.score), abs(other.score))
-
-
-def _in_words(one: _Probed, reference: _Probed, share: float) -> str:
+def _in_words(one: _Probed, reference: _Probed, dtype: str) -> str:
     return (
         f"worker {one.worker.name} is kept from the routers: it scores the probe text {one.score:.6g}, and"
         f" {reference.worker.name} of the same revision {reference.score:.6g};"
-        f" they may differ by {_allowed(one, reference, share):.3g}. Delete it to have it started anew"
+        f" they may differ by {allowed(dtype, one.score, reference.score):.3g}. Delete it to have it started anew"
     )

@@ -7,7 +7,7 @@ memory.
 from datetime import timedelta
 from typing import Final
 
-from rewardpool_api.status import MAX_REVISIONS, DownloadStatus, ModelStatus, RevisionModel
+from rewardpool_api.status import MAX_REVISIONS, CertificateStatus, DownloadStatus, ModelStatus, RevisionModel
 from rewardpool_control.snapshot import Download, Snapshot, Worker
 
 REPORTED_EVERY: Final = timedelta(seconds=5)
@@ -26,8 +26,15 @@ def model_status(snapshot: Snapshot, staying: list[Worker]) -> ModelStatus:
         max_model_len=min(lengths) if lengths else before.max_model_len if before else None,
         commit=_commit(snapshot),
         revisions=_revisions(snapshot),
+        certificate=_certificate(staying) or (before.certificate if before else None),
         download=_download(snapshot, staying),
     )
+
+
+def _certificate(staying: list[Worker]) -> CertificateStatus | None:
+    """That of the worker that is least certain."""
+    found = [worker.certificate for worker in staying if worker.certificate is not None]
+    return max(found, key=lambda one: (one.outcome == "NotCertified", one.max_abs_diff or 0.0), default=None)
 
 
 def _revisions(snapshot: Snapshot) -> list[RevisionModel]:

@@ -8,6 +8,7 @@ import pytest
 from support.decide_builders import NOW, a_pool, a_snapshot, a_worker
 
 from rewardpool_api import RewardPool
+from rewardpool_api.status import CertificateStatus
 from rewardpool_control.decide import decide
 from rewardpool_control.plan import Plan
 from rewardpool_control.snapshot import Download, Failure, Worker
@@ -141,3 +142,27 @@ def test_adapters_are_told_when_every_worker_has_them() -> None:
 def test_while_a_rollout_changes_adapters_those_of_both_revisions_are_told() -> None:
     old = a_worker("a", revision="old")
     assert adapters_told(old, a_worker("b"), before=["gone", "safe"]) == ["safe"]
+
+
+def test_the_certificate_is_that_of_the_worker_that_is_least_certain() -> None:
+    certificates = [
+        CertificateStatus(outcome="Certified", max_abs_diff=0.0),
+        CertificateStatus(outcome="NotCertified", message="too slow"),
+        CertificateStatus(outcome="Certified", max_abs_diff=0.5),
+        None,
+    ]
+    told = []
+    for count in (1, 2, 4):
+        workers = [a_worker(f"w{at}", certificate=one) for at, one in enumerate(certificates[-count:])]
+        status = decide(a_snapshot(*workers)).status
+        assert status.model is not None
+        told.append(status.model.certificate)
+    assert told == [None, certificates[2], certificates[1]]
+
+
+def test_the_last_certificate_stays_while_nobody_answers() -> None:
+    certificate, pool = CertificateStatus(outcome="Certified", max_abs_diff=0.0), a_pool(replicas=1)
+    pool = after(decide(a_snapshot(a_worker("w", certificate=certificate), pool=pool)), pool)
+    status = decide(a_snapshot(a_worker("w", answering=False), pool=pool)).status
+    assert status.model is not None
+    assert status.model.certificate == certificate

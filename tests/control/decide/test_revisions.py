@@ -101,9 +101,12 @@ def test_what_no_other_attempt_changes_is_rolled_back_at_once():
     assert "can start; FunctionNotFound: the module rewards" in plan.status.condition("Degraded").message
 
 
-def test_a_first_revision_that_can_never_start_says_so_at_once():
-    plan = decide(a_case(broken(1, failure=MISSPELT), listed=()))
-    assert (plan.status.condition("Progressing").status, reason(plan)) == ("False", "FunctionNotFound")
+@pytest.mark.parametrize("failure", [MISSPELT, Failure(reason="NumbersVary", message="in a batch by 0.5; set --x")])
+def test_a_first_revision_that_can_never_start_says_so_at_once(failure):
+    plan = decide(a_case(broken(1, failure=failure), listed=()))
+    progressing = plan.status.condition("Progressing")
+    assert (progressing.status, reason(plan), reason(plan, "Degraded")) == ("False", *[failure.reason] * 2)
+    assert failure.message in progressing.message
 
 
 @pytest.mark.parametrize(("gpus", "told"), [(0, ("False", "NoAccelerator")), (1, ("True", "Scaling"))])

@@ -8,7 +8,8 @@ from support.decide_builders import a_pool, a_worker
 
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.first_score import FirstScorePart, FirstScoreStatus
-from rewardpool_control.snapshot import Worker
+from rewardpool_api.status import CertificateStatus
+from rewardpool_control.snapshot import Failure, Worker
 from rewardpool_operator.kubernetes.polls import probes
 from rewardpool_operator.kubernetes.polls.probes import LONGEST_SECONDS, MAX_ASKED, Probes
 from rewardpool_operator.kubernetes.polls.reading import Polling
@@ -23,6 +24,9 @@ class Surroundings:
         self.reached = True
         self.reasons: list[str | None] = []
         self.scores: list[float | None] = []
+        self.failure: Failure | None = None
+        self.failures: list[Failure | None] = []
+        self.certificates: list[CertificateStatus | None] = []
         self.asked: list[str] = []
         self.news = 0
         self.now = 0.0
@@ -34,8 +38,9 @@ class Surroundings:
     async def _probe(self, session: None, url: str, **_: object) -> ProbeResult:
         self.asked.append(url)
         if not self.ok:
-            return ProbeResult(ok=False, error="it loads", reached=self.reached)
-        return ProbeResult(ok=True, max_model_len=4096, probe_score=0.5)
+            return ProbeResult(ok=False, error="it loads", failure=self.failure, reached=self.reached)
+        certificate = CertificateStatus(outcome="Certified", max_abs_diff=0.0)
+        return ProbeResult(ok=True, max_model_len=4096, probe_score=0.5, certificate=certificate)
 
     def _tell(self) -> None:
         self.news += 1
@@ -51,6 +56,8 @@ class Surroundings:
         seen = self.probes.look(pool, [(worker, container) for worker in workers], key=None)
         self.reasons = [worker.no_score for worker in seen]
         self.scores = [worker.probe_score for worker in seen]
+        self.failures = [worker.failure for worker in seen]
+        self.certificates = [worker.certificate for worker in seen]
         return [worker.answering for worker in seen]
 
 
@@ -145,6 +152,18 @@ async def test_the_reason_for_no_score_is_passed_on_at_once(around: Surroundings
     assert await around.look(starting()) == [False]
     assert (around.reasons, around.news) == (["it loads"], 1)
     around.probes.close()
+
+
+async def test_a_worker_whose_numbers_vary_has_failed(around: Surroundings) -> None:
+    around.ok, around.failure = False, Failure(reason="NumbersVary", message="in a batch by 0.5")
+    await around.look(starting())
+    assert around.failures == [around.failure]
+    around.probes.close()
+
+
+async def test_a_worker_that_answers_has_its_certificate(around: Surroundings) -> None:
+    await around.look(starting())
+    assert around.certificates == [CertificateStatus(outcome="Certified", max_abs_diff=0.0)]
 
 
 async def test_an_engine_that_does_not_listen_yet_gives_no_reason(around: Surroundings) -> None:

@@ -125,6 +125,8 @@ def environment(spec: RewardPoolSpec, target: LaunchTarget, **engine_variables: 
     if spec.model.head is not None:
         head = spec.model.head.model_dump(by_alias=True, exclude_none=True)
         variables[names.ENV_HEAD] = json.dumps(head, ensure_ascii=False)
+    if spec.model.type in ("Discriminative", "Teacher"):
+        variables[names.ENV_DTYPE] = spec.engine.dtype
     if spec.model.type == "Teacher":
         variables[names.ENV_TOP_K] = str(spec.model.most_top_k)
     if spec.model.adapters:

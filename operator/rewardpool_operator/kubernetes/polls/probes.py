@@ -41,7 +41,7 @@ class Probes:
     def __init__(self, polling: Polling) -> None:
         self._polling = polling
         self._answers: dict[Start, ProbeResult] = {}
-        self._reasons: dict[Start, str] = {}
+        self._refusals: dict[Start, ProbeResult] = {}
         self._models: dict[str, ProbeResult] = {}
         """By revision: what its first worker said."""
         self._asking: dict[tuple[Start, bool], asyncio.Task[None]] = {}
@@ -55,7 +55,7 @@ class Probes:
         starts = {(one.name, container, one.url): one for one, container in workers if one.running and one.url}
         revisions = {one.revision for one, _ in workers}
         self._answers = {start: answer for start, answer in self._answers.items() if start in starts}
-        self._reasons = {start: reason for start, reason in self._reasons.items() if start in starts}
+        self._refusals = {start: refusal for start, refusal in self._refusals.items() if start in starts}
         self._models = {name: answer for name, answer in self._models.items() if name in revisions}
         awaited = pool.status.first_score is not None and pool.status.first_score.waits_for is not None
         wanted = [(start, one.answering) for start, one in self._unknown(pool, starts).items()]
@@ -89,10 +89,18 @@ class Probes:
     def _heard(self, worker: Worker, start: Start) -> Worker:
         answer = self._answers.get(start)
         if answer is None and not worker.answering:
-            return replace(worker, no_score=self._reasons.get(start))
+            refusal = self._refusals.get(start)
+            if refusal is None:
+                return worker
+            return replace(worker, no_score=refusal.error, failure=worker.failure or refusal.failure)
         worker = replace(worker, answering=True)
         if answer is not None:
-            worker = replace(worker, probe_score=answer.probe_score, unsandboxed=answer.unsandboxed)
+            worker = replace(
+                worker,
+                probe_score=answer.probe_score,
+                unsandboxed=answer.unsandboxed,
+                certificate=answer.certificate,
+            )
         model = self._models.get(worker.revision)
         return replace(worker, max_model_len=model.max_model_len, tokenizer=model.tokenizer) if model else worker
 
@@ -110,14 +118,14 @@ class Probes:
             if answer.ok:
                 self._answers[start] = answer
                 self._models.setdefault(worker.revision, answer)
-                self._reasons.pop(start, None)
+                self._refusals.pop(start, None)
                 self._polling.news()
                 return
             if worker.answering:
                 log.info("%s does not say how long a sample may be: %s", start[2], answer.error)
             elif answer.reached and answer.error:
-                is_first = start not in self._reasons
-                self._reasons[start] = answer.error
+                is_first = start not in self._refusals
+                self._refusals[start] = answer
                 if is_first:
                     self._polling.news()
             if clock() < until:

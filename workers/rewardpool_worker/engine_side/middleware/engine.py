@@ -10,13 +10,15 @@ import functools
 import json
 import logging
 import math
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewardpool_api import teacher_wire
 from rewardpool_api.contract import ADAPTER_USER, ANY_MODEL, CHAT_PATH, SCORE_PATH, CallerError
-from rewardpool_api.engines import FOR_MODELS
-from rewardpool_worker.engine_side.middleware import teacher_engines
+from rewardpool_api.engines import FOR_MODELS, setting_against
+from rewardpool_worker.engine_side.middleware import certificate, teacher_engines
 from rewardpool_worker.engine_side.middleware.asgi import (
     Answer,
     App,
@@ -33,7 +35,12 @@ from rewardpool_worker.engine_side.middleware.complaints import (
     only_200,
     parse_too_long,
 )
-from rewardpool_worker.engine_side.middleware.errors import EngineFaultError, NoAnswerError, WrongModelError
+from rewardpool_worker.engine_side.middleware.errors import (
+    EngineFaultError,
+    InvalidSampleError,
+    NoAnswerError,
+    WrongModelError,
+)
 from rewardpool_worker.engine_side.middleware.heads import PROBE_TEXT, NotOneNumberError, to_embeddings
 from rewardpool_worker.engine_side.middleware.requests import Sample, chosen_model
 from rewardpool_worker.engine_side.middleware.settings import Settings
@@ -208,6 +215,70 @@ class Engine:
             only_200(await call(self._app, scope, CHAT_PATH, request))
         self._model = described
         return {**described, **scored}
+
+    async def certify(self, scope: Scope) -> dict[str, Any]:
+        """Compare numbers of the model itself that are asked for in several ways; `probe` succeeded before.
+
+        Returns:
+            What the ready report says of it; empty of a judge, who writes words, and where none is wanted.
+
+        Raises:
+            NumbersVaryError: they depend on how they are asked for.
+            EngineFaultError: a sample has no finite number.
+        """
+        settings = self._settings
+        described, is_teacher = self._model or {}, settings.model_type == "Teacher"
+        if settings.model_type == "Generative" or not settings.certificate_seconds:
+            return {}
+
+        async def ask(samples: Sequence[list[int]]) -> Sequence[certificate.Numbers]:
+            if is_teacher:
+                return await asyncio.gather(*(self._logprobs_of(scope, sample) for sample in samples))
+            return await self._scores_of(scope, described["model"], samples)
+
+        return await certificate.certify(
+            ask,
+            certificate.fixed_samples(
+                prompt_tokens=certificate.UNCACHED_TOKENS if is_teacher else certificate.PROMPT_TOKENS,
+                most_tokens=described["max_model_len"],
+                vocabulary=vocabulary_size(scope),
+                last=settings.head.step_token_id,
+            ),
+            dtype=settings.dtype,
+            seconds=settings.certificate_seconds,
+            scores=not is_teacher,
+            remedy=self._remedy,
+        )
+
+    async def _scores_of(self, scope: Scope, model: str, samples: Sequence[list[int]]) -> list[certificate.Numbers]:
+        answer = await self.scores(scope, never_disconnects, model, [*samples])
+        if (complaint := caller_complaint(answer)) is not None:
+            raise certificate.CannotAskError(complaint)
+        try:
+            data = self.read_scores(only_200(answer), model, len(samples))["data"]
+        except InvalidSampleError as error:
+            raise certificate.CannotAskError(str(error)) from None
+        return [(*item["embedding"], *item.get("steps", ())) for item in data]
+
+    async def _logprobs_of(self, scope: Scope, sample: list[int]) -> certificate.Numbers:
+        question = teacher_wire.question(sample, top_k=min(certificate.TOP_K, self._settings.top_k))
+        try:
+            found = await self.logprobs(scope, never_disconnects, question)
+        except teacher_wire.BadRequestError as error:
+            raise certificate.CannotAskError(str(error)) from None
+        if isinstance(found, CallerError):
+            raise certificate.CannotAskError(found.message)
+        return (*found.logprobs, *found.top_logprobs)
+
+    def _remedy(self, cached: bool) -> str:
+        """Return what to do where numbers depend on how they are asked for, and whether on a cached prefix."""
+        engine, dtype = self._settings.engine, self._settings.dtype
+        setting = setting_against(engine, cached=cached, chunked=False, args=sys.argv, env=os.environ)
+        if setting is not None:
+            return f"set {setting}"
+        return f"{engine} has no further setting against it: " + (
+            "use another engine" if dtype == "float32" else "set spec.engine.dtype to float32"
+        )
 
     async def _probe_adapter(self, scope: Scope, name: str) -> None:
         try:

@@ -5,8 +5,13 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from rewardpool_api.certificate import NUMBERS_VARY
+from rewardpool_worker.engine_side.middleware.certificate import NumbersVaryError
+
 Probe = Callable[[], Awaitable[dict[str, Any]]]
 """Makes one real score and returns what to say about the model; raises whatever went wrong."""
+Certify = Callable[[], Awaitable[dict[str, Any]]]
+"""Compares numbers that are asked for in several ways, by a deadline of its own, and returns what to say of that."""
 FRESH_SECONDS = 5.0
 """A score that came back this recently, a trainer's or a probe's, proves readiness. A flooded engine is ready: its
 probe would wait behind the flood, fail its deadline, and take the busiest worker out of service."""
@@ -29,6 +34,9 @@ class Readiness:
         self._last_failure = -math.inf
         self._said: dict[str, Any] = {}
         self._reason = ""
+        self._certificate: dict[str, Any] | None = None
+        self._varies = False
+        """Its numbers depend on how they are asked for: this process is never ready."""
         self._running: asyncio.Task[None] | None = None
 
     def scored(self) -> None:
@@ -49,35 +57,46 @@ class Readiness:
         if self._ready_since is None:
             self._ready_since = self._last_score
 
-    async def report(self, probe: Probe) -> tuple[bool, dict[str, Any]]:
-        """Return whether the worker is ready, and the JSON to say so with; waits for a probe where none is recent."""
+    async def report(self, probe: Probe, certify: Certify | None = None) -> tuple[bool, dict[str, Any]]:
+        """Return whether the worker is ready, and the JSON to say so with; waits for a probe where none is recent.
+
+        After its first probe the process is certified, once; a function may be random, and is not.
+        """
         if self._is_due():
             if self._running is None or self._running.done():
-                self._running = asyncio.create_task(self._run(probe))
+                self._running = asyncio.create_task(self._run(probe, certify))
             # One prober that gives up must not cancel the probe that others wait for.
             await asyncio.shield(self._running)
         if self._said and self._last_score > self._last_failure:
             return True, {"ready": True, **self._said}
-        return False, {"ready": False, "reason": self._reason}
+        return False, {"ready": False, "reason": self._reason, **({"code": NUMBERS_VARY} if self._varies else {})}
 
     def _is_due(self) -> bool:
         now = self._clock()
         # Before the first probe the model's limits are not known, however many scores came back.
         proven = bool(self._said) and now - self._last_score <= FRESH_SECONDS
-        return not proven and now - self._last_failure > FAILED_SECONDS
+        return not self._varies and not proven and now - self._last_failure > FAILED_SECONDS
 
-    async def _run(self, probe: Probe) -> None:
+    async def _run(self, probe: Probe, certify: Certify | None) -> None:
         started = self._clock()
         try:
             # Stock images may have Python 3.10, which lacks asyncio.timeout.
             described = await asyncio.wait_for(probe(), self._deadline_seconds)  # noqa: TID251
+            score_seconds = round(self._clock() - started, 4)
+            if self._certificate is None and certify is not None:
+                self._certificate = await certify()
         except TimeoutError:
             self._fail(f"no score within {self._deadline_seconds:g} seconds")
+        except NumbersVaryError as error:
+            # Another attempt might come out better, and the numbers would be no better for it.
+            self._varies = True
+            self._fail(str(error))
         except Exception as error:  # whatever the engine raises is the reason it is not ready
             self._fail(f"{type(error).__name__}: {error}")
         else:
             self._note_score()
-            self._said = {**described, "score_seconds": round(self._clock() - started, 4)}
+            certificate = {"certificate": self._certificate} if self._certificate else {}
+            self._said = {**described, **certificate, "score_seconds": score_seconds}
 
     def _fail(self, reason: str) -> None:
         self._last_failure = self._clock()

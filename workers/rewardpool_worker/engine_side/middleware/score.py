@@ -14,7 +14,8 @@ the engine transformers put it in. Each module here is one concern of it:
   an error status, and a score that is not a finite number is such a fault, never a number.
 - **Whose answer it is** (`answers`). Each answer repeats the request's `x-correlation-id` as `request_id`, and names
   the worker's `revision`, so that a trainer notices an answer to another request and knows which model scored.
-- **Readiness** (`readiness`). `GET /rewardpool/ready` is 200 only when a real score came back.
+- **Readiness** (`readiness`, `certificate`). `GET /rewardpool/ready` is 200 only when a real score came back, and when
+  numbers did not depend on how they were asked for.
 - **Load**. `GET /rewardpool/load` says how many requests are in flight here, so that a worker that leaves is stopped
   when it is empty: a router forgets what it sent to a worker the moment it takes the worker off its list.
 
@@ -98,7 +99,8 @@ class ScoreMiddleware:
         if path not in OPEN_PATHS and not self._key.admits(header(scope, b"authorization")):
             await _refuse_key(scope, send)
         elif path == READY_PATH:
-            ready, report = await self._readiness.report(lambda: self._engine.probe(scope))
+            engine = self._engine
+            ready, report = await self._readiness.report(lambda: engine.probe(scope), lambda: engine.certify(scope))
             await send_json(send, 200 if ready else 503, report)
         elif path == LOAD_PATH:
             await send_json(send, 200, {"in_flight": self._in_flight})

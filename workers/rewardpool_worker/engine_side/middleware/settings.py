@@ -1,6 +1,7 @@
 """What a worker is started with: its environment variables, read once."""
 
 import json
+import math
 import os
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
@@ -40,6 +41,10 @@ class Settings:
     """REWARDPOOL_MAX_BODY_BYTES: longest request body that is kept in memory."""
     probe_seconds: float = 30.0
     """REWARDPOOL_PROBE_SECONDS: deadline of one readiness probe."""
+    dtype: str = "auto"
+    """REWARDPOOL_DTYPE: `spec.engine.dtype`."""
+    certificate_seconds: float = 20.0
+    """REWARDPOOL_CERTIFICATE_SECONDS: deadline of the certificate before the worker is ready first; 0 asks for none."""
 
     def __post_init__(self) -> None:
         """Refuse settings that no worker can run with."""
@@ -53,6 +58,8 @@ class Settings:
             raise ValueError(
                 "REWARDPOOL_MAX_BODY_BYTES, REWARDPOOL_PROBE_SECONDS and REWARDPOOL_TOP_K must be greater than 0"
             )
+        if not 0 <= self.certificate_seconds < math.inf:
+            raise ValueError(f"{names.ENV_CERTIFICATE_SECONDS} must be 0 or more seconds")
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str] | None = None) -> "Settings":
@@ -75,6 +82,8 @@ class Settings:
             head=Head.from_json(environ.get(names.ENV_HEAD)),
             max_body_bytes=_number(environ, names.ENV_MAX_BODY_BYTES, int, cls.max_body_bytes),
             probe_seconds=_number(environ, "REWARDPOOL_PROBE_SECONDS", float, cls.probe_seconds),
+            dtype=environ.get(names.ENV_DTYPE, cls.dtype),
+            certificate_seconds=_number(environ, names.ENV_CERTIFICATE_SECONDS, float, cls.certificate_seconds),
         )
 
 

@@ -1,6 +1,7 @@
 """The server, by the command line of the real one. A sample's score is its length.
 
 STAND_IN_LOSES_WEIGHTS: after a wake it scores differently, as SGLang did without its backup.
+STAND_IN_VARIES: a sample of several in one request has another score than alone.
 STAND_IN_LOG: a file that gets a line for each score, and when it begins to wake and when it sleeps.
 """
 
@@ -53,7 +54,8 @@ async def classify(request: Request) -> dict[str, Any]:
     note("score")
     await awake.wait()
     await asyncio.sleep(0.05)
-    logits = [len(sample) + weights["offset"] for sample in samples]
+    varies = "STAND_IN_VARIES" in os.environ and len(samples) > 1
+    logits = [len(sample) + weights["offset"] + varies for sample in samples]
     data = [{"index": index, "label": None, "probs": [logit], "num_classes": 1} for index, logit in enumerate(logits)]
     return {"data": data, "usage": {"prompt_tokens": 1, "total_tokens": 1}}
 
