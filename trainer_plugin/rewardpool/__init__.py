@@ -1,4 +1,4 @@
-"""What a trainer imports: find a reward pool by its name and stream samples to it. Imports no torch.
+"""The trainer's side: find a reward pool by its name and stream samples to it. Imports no torch.
 
 import rewardpool
 

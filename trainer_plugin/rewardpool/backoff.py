@@ -12,6 +12,6 @@ LONGEST_PAUSE_SECONDS = 5.0
 def pause_seconds(
     retries: int, *, uniform: Callable[[float, float], float], longest_seconds: float = LONGEST_PAUSE_SECONDS
 ) -> float:
-    """How long to pause before a retry of that number, from 1; `uniform` draws between two numbers."""
+    """Return the seconds to pause before a retry of that number, from 1; `uniform` draws between two numbers."""
     doublings = min(retries - 1, 16)
     return uniform(0.0, min(longest_seconds, FIRST_PAUSE_SECONDS * 2**doublings))

@@ -94,12 +94,13 @@ PlainAction = Annotated[Action, BeforeValidator(_without_penalty)]
 
 
 class FaultPolicies(BaseModel):
-    """What becomes of a sample without a score, by the fault."""
+    """Policy for a sample without a score, by the fault."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     policy: Annotated[Action | Penalty, BeforeValidator(_named_penalty)] = "raise"
-    """What the policy wrote: code that loops, an answer that is too long. `{penalty: x}`: it gets the score x."""
+    """For faults of the policy's text: code that loops, an answer that is too long. `{penalty: x}`: it gets the score
+    x."""
     verifier: PlainAction = "raise"
     """The function or judge failed, or the row given to it is malformed."""
     infra: PlainAction = "raise"
@@ -124,7 +125,7 @@ AUTO_BATCH = 16
 
 
 class RewardConfig(BaseModel):
-    """How a trainer finds its pool, and what it does when a sample cannot be scored.
+    """Config of how a trainer finds its pool, and of samples that cannot be scored.
 
     Building it directly raises pydantic's `ValidationError`; `parse` raises this package's `ConfigError`.
     """
@@ -143,8 +144,8 @@ class RewardConfig(BaseModel):
     served_name: str | None = None
     """The `model` of requests, for use with `url`; discovery knows it. Default: the name of the pool."""
     one_revision: bool = True
-    """Whether one revision of the pool scores each group, as far as the trainer lets it (see docs/rewards.md): members
-    that another one scored, as during a rollout, are asked again. The report counts them as `asked_again`."""
+    """One revision of the pool scores each group, as far as the trainer lets it (see docs/rewards.md): members that
+    another one scored, as during a rollout, are sent again. The report counts them as `asked_again`."""
     adapter: Annotated[str, Field(pattern=ADAPTER_PATTERN)] | None = None
     """Name of one of the pool's LoRA adapters, by which it is to score. Default: none, the model itself."""
     timeout: PositiveSeconds = 120.0
@@ -166,16 +167,16 @@ class RewardConfig(BaseModel):
     """Most samples (text or function) in one request; only those that wait because all slots are full are put together.
     `auto`: up to 16, as many as are answered fastest. With 1, `concurrency` bounds samples too."""
     hedge: bool = True
-    """Whether a request that takes far longer than usual gets a second one beside it, at most 5 % of them; the first
-    answer counts. One that a function's worker has in work gets none."""
+    """A request that takes far longer than usual gets a second one beside it, at most 5 % of them; the first answer
+    counts. One that a function's worker has in work gets none."""
     on_failure: FailurePolicy = "raise"
     """`raise`: the first failed sample ends the stream. `skip`: it comes back Unscored. Or a mapping with one of these
     for each fault, such as `{policy: {penalty: -1}, verifier: skip, infra: skip}`; a fault that is not in it raises."""
     wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
-    """How long to wait at the start until the pool is ready, whatever is in the way, before it raises. With 0, samples
+    """Seconds to wait at the start until the pool is ready, whatever is in the way, before it raises. With 0, samples
     wait for what passes by itself, within their deadlines, and anything else raises at once."""
     announce: bool = True
-    """Whether the loop's demand is announced, so that the pool is warm in time; $REWARDPOOL_ANNOUNCE=false wins."""
+    """Announce the loop's demand, so that the pool is warm in time; $REWARDPOOL_ANNOUNCE=false wins."""
     job: Annotated[str, AfterValidator(check_job)] | None = None
     """The name to announce it by. Default: $REWARDPOOL_JOB, else the pod's or machine's name with the process id."""
 
@@ -195,7 +196,7 @@ class RewardConfig(BaseModel):
 
     @classmethod
     def of(cls, pool: "str | Mapping[str, Any] | RewardConfig") -> "RewardConfig":
-        """What stands for a pool as its config: `namespace/name`, a URL, or the fields of one.
+        """Return the config of a pool given as `namespace/name`, a URL, or the fields of one.
 
         Raises:
             ConfigError: It is none.

@@ -1,4 +1,4 @@
-"""How much of its deadline a sample has used up before the client sees it: while its pool was being opened, say."""
+"""Part of its deadline that a sample has used up before the client sees it, such as while its pool was being opened."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

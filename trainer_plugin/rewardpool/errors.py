@@ -1,4 +1,4 @@
-"""What can go wrong between a trainer and its reward pool, by name.
+"""Errors between a trainer and its reward pool, by name.
 
 Two families. A `SampleError` is about one sample: the failure policy decides what becomes of it. A `PoolError` or a
 `ConfigError` is about the whole job: no policy hides it, because every further sample would fail the same way.
@@ -32,7 +32,7 @@ FailureKind = Literal[
     "other_revision",
     "no_answer",
 ]
-"""What failed, finer than the fault; the words of reports, metrics and logs. docs/reliability.md has them all."""
+"""Kinds of failure, finer than faults; the words of reports, metrics and logs. docs/reliability.md has them all."""
 
 MOST_NAMED = 20
 """Responses whose index is written out in a message."""
@@ -127,7 +127,7 @@ class OtherRankError(RewardPoolError):
 
 
 class SandboxError(RewardPoolError):
-    """What a policy wrote could not be run to its end, by the machine's fault; another try may succeed.
+    """A policy's code could not be run to its end, by the machine's fault; another try may succeed.
 
     Attributes:
         fault: Is `infra`, so that a pool's function that raises it is tried at another worker.

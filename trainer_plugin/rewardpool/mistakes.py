@@ -1,4 +1,4 @@
-"""What is wrong with a config: all of it at once, each mistake by its field's whole path.
+"""Mistakes in a config: all of them at once, each by its field's whole path.
 
 pydantic finds the mistakes of one model, `Mistakes` gathers those of several models and of checks between them.
 """
@@ -36,7 +36,7 @@ class Mistakes:
             self._found.update(dict.fromkeys(error.problems))
 
     def __len__(self) -> int:
-        """How many there are yet."""
+        """Return the number of mistakes so far."""
         return len(self._found)
 
     def check(self) -> None:
@@ -51,7 +51,7 @@ class Mistakes:
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
-    """What to say of a key that is not there: the nearest one that is, if one is near."""
+    """Return the message about an unknown key, with the nearest known one where one is near."""
     return f"unknown key{did_you_mean(key, known)}"
 
 
@@ -99,7 +99,7 @@ def _config_error(error: ValidationError, model: type[BaseModel], *, path: str, 
 
 
 class _Place:
-    """Where a complaint of pydantic's is: for a union, pydantic adds which member it tried, which is no key.
+    """Location of a complaint of pydantic's: for a union, pydantic adds the member that it tried, which is not a key.
 
     Attributes:
         parts: Keys and indices from the model to the field.
@@ -136,7 +136,7 @@ def _plain(kind: Any) -> Any:
 
 
 def _element(kind: Any) -> Any:
-    """Of what a list, tuple or mapping of that type consists."""
+    """Return the type of the elements of a list, tuple or mapping."""
     if issubclass(get_origin(kind) or object, (Sequence, Mapping)):
         return next((one for one in reversed(get_args(kind)) if one is not Ellipsis), Any)
     return Any

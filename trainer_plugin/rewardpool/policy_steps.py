@@ -1,4 +1,4 @@
-"""Where the steps of a response end among the policy's tokens, whatever tokens the reward model has.
+"""Ends of a response's steps among the policy's tokens, whatever tokens the reward model has.
 
 A process reward model's values come with the ends of the steps in characters of the response (`Rating.steps`). The
 tokens of a policy have no places in its text that one could ask for: what it sampled need not be what its tokenizer

@@ -28,16 +28,16 @@ MEDIA = (
     "<start_of_image>",
     "<|image|>",
 )
-"""What stands in a policy's prompt in the place of pictures, films and sounds."""
+"""Placeholders for pictures, films and sounds in a policy's prompt."""
 TAIL_CHARACTERS = 80
-"""Of a prompt, in which an opening tag fits."""
+"""Characters at the end of a prompt, in which an opening tag fits."""
 MAX_TURNS = 16
 """User's turns of a prompt that can be told apart."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What a chat template writes around the turns of a prompt.
+    """Text that a chat template writes around the turns of a prompt.
 
     Attributes:
         roles: Of the turns, in their order.
@@ -243,7 +243,9 @@ def _frame(render: Callable[[Sequence[Message]], str | None], roles: tuple[str, 
 
 
 def renderer(tokenizer: Any) -> Callable[[Sequence[Message]], str | None]:
-    """What writes messages in a tokenizer's chat template, for the policy to go on; None where that refuses them."""
+    """Return the writer of messages in a tokenizer's chat template, for the policy to go on; None where it refuses
+    them.
+    """
 
     def render(messages: Sequence[Message]) -> str | None:
         try:

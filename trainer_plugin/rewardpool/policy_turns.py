@@ -72,7 +72,7 @@ class PolicyTurns:
 
 
 def _separators(tokenizer: Any) -> dict[str, list[tuple[str, str]]]:
-    """What the template writes after a turn of each role, and whose turn that begins."""
+    """Return the texts that the template writes after a turn of each role, and the role that each begins."""
     render = renderer(tokenizer)
     found: dict[str, list[tuple[str, str]]] = {role: [] for role in ("assistant", *_ANSWERING)}
     for role in _ANSWERING:

@@ -27,9 +27,9 @@ from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.rating import Rating
 
 RESTARTS = 100
-"""Of one actor, before Ray gives it up."""
+"""Restarts of one actor before Ray gives it up."""
 TASK_RETRIES = 5
-"""Of one call, when its actor dies under it."""
+"""Retries of one call when its actor dies."""
 
 
 class RewardWorker:
@@ -51,7 +51,7 @@ class RewardWorker:
         return await self._lazy.rate_batch(episodes)
 
     async def reports(self) -> dict[str, Report]:
-        """What scoring cost this actor so far, by pool."""
+        """Return this actor's reports so far, by pool."""
         reward = await asyncio.to_thread(self._lazy.opened)
         return {name: pool.report() for name, pool in reward.pools.items()}
 
@@ -107,7 +107,7 @@ class RewardWorkers:
         return list(ray.get([actor.opened.remote() for _, actor in self._actors]))
 
     def reports(self) -> list[dict[str, Report]]:
-        """What scoring cost so far, by actor and pool."""
+        """Return all reports so far, by actor and pool."""
         return list(ray.get([actor.reports.remote() for _, actor in self._actors]))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What ends a policy's response, and what is left of the response without it.
+"""End tokens of a policy's response, and the response without them.
 
 A response ends in a special token of the policy, and in a batch with padding behind it. Only the policy's own tokenizer
 and generation config say which those are: `</s>` ends Llama 2's responses, and is struck-through text in HTML. By token
@@ -18,7 +18,7 @@ _SPELT = re.compile(
 )
 """Looks like a special token of some model."""
 TAIL_TOKENS = 16
-"""Of a prompt, in which an opening tag fits."""
+"""Tokens at the end of a prompt, in which an opening tag fits."""
 _MARKUP_END = re.compile(r"</(\w+)>")
 
 

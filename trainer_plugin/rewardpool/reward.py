@@ -100,7 +100,7 @@ class Reward(FrontDoor[BlockingReward]):
 
     @property
     def ledger(self) -> LedgerReport | None:
-        """What became of the ledger so far; None where no `ledger` is set."""
+        """State of the ledger; None where no `ledger` is set."""
         return self._opened().ledger
 
     def _opened(self) -> BlockingReward:
@@ -276,7 +276,7 @@ class Reward(FrontDoor[BlockingReward]):
     def _result(
         self, future: "concurrent.futures.Future[list[Rating | SampleError]]", work: "_Batch"
     ) -> list[Rating | SampleError]:
-        """What the future comes to; with Ctrl-C in the meantime, its work is given up."""
+        """Return the future's result; with Ctrl-C in the meantime, its work is given up."""
         try:
             if self._progress and sys.stderr.isatty():
                 _show(future, work, what=", ".join(self._lazy.names))

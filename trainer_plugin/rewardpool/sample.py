@@ -1,4 +1,4 @@
-"""What is scored, and what becomes of it: a `Sample` goes in, a `Scored` or an `Unscored` comes out."""
+"""Samples and their outcomes: a `Sample` goes in, a `Scored` or an `Unscored` comes out."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How much of a step the trainer waited for nothing but scores, and where these were meanwhile.
+"""Time of a step in which the trainer waited for nothing but scores, and the places of the samples meanwhile.
 
 the trainer waits    ->  `ScoreWaits.waiting`
 a sample's time      ->  `ScoreWaits.spent`, by the client
@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple, get_args
 
 Part = Literal["queueing", "serving", "retries", "cold_starts"]
-"""What a sample at a pool is at:
+"""Places of a sample at a pool:
 
 `queueing`: it waits for its turn at the client, at the router, or for a place of the worker; the network is in this.
 `serving`: a worker has it. Of a server that does not say how long it worked, the whole time to its answer.
@@ -27,7 +27,7 @@ PARTS: Final[tuple[Part, ...]] = get_args(Part)
 MOST_ANSWERS: Final = 256
 """By which workers' readiness is known."""
 MOST_SPANS: Final = 20_000
-"""Of a step; of more, a random choice is kept."""
+"""Most spans of a step; of more, a random choice is kept."""
 
 
 class Span(NamedTuple):
@@ -142,12 +142,12 @@ class ScoreWaits:
         self._begin = begin
         self._waits: list[Wait] = []
         self._since = math.inf
-        """What ended before has no part in a wait."""
+        """Time before which nothing counts as a wait."""
         self._spans: list[Span] = []
         self._kept = 1.0
         """The share of spans that are kept."""
         self.latest: ScoreWait | None = None
-        """Of the step that ended last; None before the first one that has a share."""
+        """The latest step's; None before the first one that has a share."""
 
     @contextmanager
     def waiting(self) -> Iterator[Wait]:

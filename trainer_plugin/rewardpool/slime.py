@@ -40,7 +40,7 @@ EPSILON = 1e-6
 
 
 class SlimeSample(Protocol):
-    """What is used of `slime.utils.types.Sample`."""
+    """The fields that are used of `slime.utils.types.Sample`."""
 
     prompt: str | list[dict[str, str]]
     response: str
@@ -172,7 +172,9 @@ def _unreadable(sample: SlimeSample) -> str | None:
 
 
 def announcement_of(args: Any) -> Announcement:
-    """What slime's arguments say of a rollout. The one process that asks for rewards, its RolloutManager, announces."""
+    """Return the rollout that slime's arguments describe. The one process that asks for rewards, its RolloutManager,
+    announces.
+    """
     prompts, group = getattr(args, "rollout_batch_size", None), getattr(args, "n_samples_per_prompt", None)
     if not prompts or not group or getattr(args, "dynamic_sampling_filter_path", None):  # a filter: nobody knows
         return Announcement(rank=0, ranks=1)

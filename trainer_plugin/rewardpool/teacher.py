@@ -148,7 +148,7 @@ class _LazyPool(PerProcess[BlockingPool]):
 
 
 def _results(futures: Sequence["concurrent.futures.Future[Logprobs]"]) -> list[Logprobs]:
-    """What they all come to; when one fails by the pool's fault or this thread is interrupted, they are given up."""
+    """Return all results; when one fails by the pool's fault or this thread is interrupted, the others are given up."""
     answers: list[Logprobs | None] = []
     errors: dict[int, SampleError] = {}
     try:

@@ -37,7 +37,7 @@ from rewardpool_api.contract import FAULTS
 log = logging.getLogger(__name__)
 
 NOT_COLUMNS = frozenset({"trainer_state", "log_extra", "log_metric", "environments"})
-"""What TRL passes by name beside the data set's columns."""
+"""Names that TRL passes beside the data set's columns."""
 
 
 def reward(
@@ -167,7 +167,7 @@ class Columns:
         self._extra_info = None if extra_info is None else tuple(extra_info)
 
     def known(self, columns: Mapping[str, Sequence[Any]], *, rows: int) -> list[dict[str, Any]]:
-        """What the columns say of each row, as fields of an `Episode`.
+        """Return the columns of each row as fields of an `Episode`.
 
         Raises:
             ConfigError: There is no such column.
@@ -193,7 +193,7 @@ class Columns:
 
 
 class TrlReward:
-    """What the async and the blocking function have in common."""
+    """Common part of the async and the blocking function."""
 
     def __init__(self, lazy: LazyReward, columns: Columns, name: str, *, only_reward: bool) -> None:
         self._lazy = lazy
@@ -297,7 +297,7 @@ class TrlReward:
 
 
 class AsyncTrlReward(TrlReward):
-    """What `reward` makes: TRL awaits it, beside the other async reward functions."""
+    """The async form: TRL awaits it, beside the other async reward functions."""
 
     async def __call__(
         self,
@@ -331,7 +331,7 @@ class AsyncTrlReward(TrlReward):
 
 
 class BlockingTrlReward(TrlReward):
-    """What `reward(..., blocking=True)` makes."""
+    """The blocking form."""
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""Whether student and teacher mean the same by a token id: their vocabularies compared, by digest."""
+"""Comparison of the vocabularies of student and teacher by digest: a token id must mean the same in both."""
 
 from typing import Any
 

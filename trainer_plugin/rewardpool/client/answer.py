@@ -57,7 +57,6 @@ class Score(NamedTuple):
     value: float
     """A `DetailedScore` where the worker gave more than it."""
     by: Signature
-    """Whose it is."""
 
 
 def read_score(status: int, body: bytes, sample: str, *, echo: Echo, adapter: str | None = None) -> Score:

@@ -28,7 +28,6 @@ class Attempt(Exchange):
         super().__init__()
         self.request = request
         self.endpoint = endpoint
-        """Where it goes."""
         self.key: str | None = None
         """With which it goes there."""
         self.sent_at = loop_time()
@@ -38,11 +37,9 @@ class Attempt(Exchange):
 
     @property
     def most_bytes(self) -> int:
-        """See `Exchange`."""
         return self.request.most_answer_bytes
 
     def answered(self, answer: Answer) -> None:
-        """See `Exchange`."""
         request = self.request
         connections = request.connections
         connections.answered_with(self, answer.status)
@@ -69,11 +66,10 @@ class Attempt(Exchange):
             request.attempt_ended(self, result)
 
     def failed(self, error: Exception) -> None:
-        """See `Exchange`."""
         self.request.attempt_ended(self, error=unanswered(error, self.endpoint))
 
     def may_go_anew(self) -> bool:
-        """See `Exchange`; a worker may have begun, so this may cost one more generation."""
+        """Return whether to send it on a new connection; a worker may have begun: one more generation."""
         if not self.request.may_hedge:
             return False
         self.request.generations += 1

@@ -1,4 +1,4 @@
-"""How many samples a request takes at the most, where `batch: auto` leaves that to the client. Pure.
+"""Largest number of samples in a request, where `batch: auto` leaves it to the client. Pure.
 
     a round at the size of now -> so many samples/s -> one at twice that -> 5 % more: that is the size now
                                                     -> one at half of it -> no fewer: that is the size now
@@ -11,8 +11,8 @@ answers would come too late.
 """
 
 GAIN = 1.05
-"""What a larger size has to have of the rate before it, since rounds differ by some per cent on a quiet machine.
-A smaller one that is as good is better: it is answered sooner."""
+"""Gain in rate that a larger size must have over the one before it, since rounds differ by some per cent on a quiet
+machine. A smaller one that is as good is better: it is answered sooner."""
 TURNS = 8
 """Number of times that each slot is used in a round."""
 FIRST_PAUSE_ROUNDS = 16

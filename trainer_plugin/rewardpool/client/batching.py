@@ -121,15 +121,12 @@ class JointRequest(ScoreRequest[list[Score]]):
     """That gives them, by its name in the pool; None for the model itself."""
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
-        """See `ScoreRequest`."""
         return {**endpoint.model_fields, "input": self.texts}
 
     def read(self, status: int, body: bytes) -> list[Score]:
-        """See `ScoreRequest`."""
         return read_scores(status, body, self.label, count=len(self.texts), echo=self.echo, adapter=self.adapter)
 
     def worker_of(self, answer: list[Score]) -> Worker:
-        """See `ScoreRequest`."""
         return answer[0].by.worker
 
 
@@ -145,7 +142,7 @@ class Batch:
         """Those that wait for the answer of `_joint`."""
         self._joint: JointRequest
         self._used = 0.0
-        """What the one of them that came first had used up of its deadline."""
+        """Seconds of its deadline that the first of them had used up."""
 
     def send(self) -> None:
         """Send what fits in one request together, and the others alone."""

@@ -36,7 +36,7 @@ class BlockingPool(LoopThread[Pool]):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the pool is now, and what it serves."""
+        """The present address of the pool, and its model."""
         return self.opened.endpoint
 
     def submit(self, sample: Sample) -> concurrent.futures.Future[Outcome]:

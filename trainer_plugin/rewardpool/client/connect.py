@@ -41,7 +41,7 @@ class UnreachableError(Exception):
 
 
 class Turns(Generic[W]):
-    """Who may have a connection to one origin made, and who waits for that. Pure: times go in."""
+    """Queue for new connections to one origin. Pure: times are arguments."""
 
     def __init__(self) -> None:
         self._making = 0
@@ -69,7 +69,7 @@ class Turns(Generic[W]):
         return in_vain
 
     def next(self) -> W | None:
-        """The one that waits longest, which waits no more; None where nobody waits."""
+        """Remove and return the one that waits longest; None where none waits."""
         return self._waiting.popleft()[0] if self._waiting else None
 
     @property

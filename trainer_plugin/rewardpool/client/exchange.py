@@ -48,7 +48,6 @@ class Exchange:
         """On which it is."""
         self.raw = b""
         self.to: Target
-        """Where it goes."""
 
     @property
     def most_bytes(self) -> int:

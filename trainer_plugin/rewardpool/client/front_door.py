@@ -1,4 +1,4 @@
-"""What `Reward` and `Teacher` have in common: opened at their first use, closed once."""
+"""Common part of `Reward` and `Teacher`: opened at their first use, closed once."""
 
 import asyncio
 import warnings
@@ -9,7 +9,7 @@ from rewardpool.client.per_process import Closable, PerProcess
 
 
 class Stoppable(Closable, Protocol):
-    """What can be open, and may be forgotten open."""
+    """Something that can be open, and may be forgotten open."""
 
     def stop(self) -> None:
         """Begin to close without waiting, in any thread."""

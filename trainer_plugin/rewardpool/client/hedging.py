@@ -132,7 +132,7 @@ class Race(Generic[T]):
         self._budgeted = 0
         """Those of them that the budget paid."""
         self.failed_at_worker: RetryableError | None = None
-        """Of a hedge, since the attempt of now was sent."""
+        """Failure of a hedge since the present attempt was sent."""
 
     def next_attempt(self) -> None:
         """The request is sent again, beside those that are in flight still."""

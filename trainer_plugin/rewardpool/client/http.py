@@ -51,12 +51,12 @@ class HttpClient:
         self._uniform = uniform
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Origin, dict[_Connection, float]] = {}
-        """Of each origin those without a request, and since when; the one that was answered last is the last."""
+        """Idle connections of each origin, and since when; the one that was answered last comes last."""
         self._open: dict[_Connection, float] = {}
         """All, and until when each is used."""
         self._connector = Connector(clock)
         self._turns: dict[Origin, Turns[Exchange]] = {}
-        """Of each origin, for the connections that are being made."""
+        """Connections that are being made, by origin."""
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -156,7 +156,7 @@ class HttpClient:
 
 
 def _next_of(turns: Turns[Exchange]) -> Exchange | None:
-    """The one that waits longest and is still wanted."""
+    """Return the exchange that waits longest and is still wanted."""
     while (waiting := turns.next()) is not None and waiting.is_over:
         pass
     return waiting
@@ -204,12 +204,10 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # those of create_connection
         self._client.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
         answer = self._answer
         if self._exchange is None:
             self.abort()  # nobody asked: the next request would take it for its answer
@@ -228,7 +226,6 @@ class _Connection(asyncio.Protocol):
             self._fail(InvalidResponseError(f"the answer is larger than {most} bytes"))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         answer = self._answer
         self._client.lost(self)
         exchange = self._exchange

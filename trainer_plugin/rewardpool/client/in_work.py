@@ -117,16 +117,14 @@ class Inquiry(Exchange):
         self.asked_at = asked_at
 
     def answered(self, answer: Answer) -> None:
-        """See `Exchange`."""
         self.in_work.answered(self, answer)
 
     def failed(self, error: Exception) -> None:
-        """See `Exchange`."""
         self.in_work.failed(error)
 
 
 class InWork:
-    """What is known of it, on the running event loop."""
+    """Knowledge of requests that workers have begun, on the running event loop."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How many requests may be in flight: the config's `concurrency` while all is well, fewer while the pool is overloaded.
+"""Limit on requests in flight: the config's `concurrency` while all is well, fewer while the pool is overloaded.
 
 "Too much" is HTTP 408, 425, 429, 502, 503, 504, or no answer within the attempt's time. It halves the number, once for
 all that was sent before it. Answers let it grow again, by an eighth for each round of them (as many as may be in
@@ -79,7 +79,7 @@ class Waiter(Protocol):
 
 
 class AdaptiveLimiter:
-    """Who may send a request now; who may not waits in order. Its size changes, and nobody loses a slot by that."""
+    """Limiter whose size changes without loss of a slot; requests without one wait in order."""
 
     def __init__(self, size: int) -> None:
         """All of `size` slots are free."""

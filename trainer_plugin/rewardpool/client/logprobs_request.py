@@ -1,4 +1,4 @@
-"""What is asked of a teacher for one sequence."""
+"""Request to a teacher for one sequence."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,11 +23,10 @@ class LogprobsRequest(ScoreRequest[Logprobs]):
 
     @property
     def tokenizer(self) -> str | None:
-        """See `ScoreRequest`."""
         return self.vocabulary
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
-        """See `ScoreRequest`. Raises SampleError where the pool's model gives no log-probabilities of it."""
+        """Return the body. Raises SampleError where the pool's model gives no log-probabilities of the sequence."""
         if endpoint.model_type not in (None, "Teacher"):
             raise InvalidSampleError(
                 self.label, f"{endpoint.pool} is {endpoint.model_type}, and a Teacher gives log-probabilities"
@@ -39,9 +38,7 @@ class LogprobsRequest(ScoreRequest[Logprobs]):
 
     @property
     def most_answer_bytes(self) -> int:
-        """See `ScoreRequest`."""
         return max(MAX_ANSWER_BYTES, self.asked.most_answer_bytes)
 
     def read(self, status: int, body: bytes) -> Logprobs:
-        """See `ScoreRequest`."""
         return read_logprobs(status, body, self.label, echo=self.echo, asked=self.asked)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Work(concurrent.futures.Future[T], ABC):
-    """What one call handed over, and the future of its outcome in one; it may be cancelled until that is there.
+    """A call with its arguments, which is the future of its outcome too; it may be cancelled until that is there.
 
     A future keeps the callbacks that it has called. If one of them referred to a separate work, every sample would
     leave a cycle, which only a full garbage collection frees: with thousands of samples that pauses the trainer for a
@@ -109,7 +109,7 @@ class LoopThread(Generic[R]):
         self._begun: set[Work[Any]] = set()
         """Work that the loop has taken and not finished."""
         self._is_woken = False
-        """Whether the loop will look at that."""
+        """True if the loop will check that."""
         self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, R]]
         self._started = concurrent.futures.Future()
         # A daemon, so that a trainer that dies without closing still exits.

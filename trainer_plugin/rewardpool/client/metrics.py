@@ -37,7 +37,7 @@ class Reporting(Protocol):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the pool is now."""
+        """The present address of the pool."""
 
     def report(self) -> Report:
         """Its counts."""

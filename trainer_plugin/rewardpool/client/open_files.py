@@ -1,4 +1,4 @@
-"""Whether this process may open a connection for each request in flight: each is a file to the kernel.
+"""Check that this process may open a connection for each request in flight: each is a file to the kernel.
 
 A trainer's limit is often 1,024 (`ulimit -n`), which its own files, its ranks' sockets and its data share. Where it is
 too low it is raised as far as the administrator allows, as Go's and Java's programs do at their start. Without that, a

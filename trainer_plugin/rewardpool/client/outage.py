@@ -47,7 +47,7 @@ class Pausing(Protocol):
 
 
 class Outage:
-    """What the requests of one pool know together of its being away, on the running event loop."""
+    """Shared state of a pool that is away, for its requests on the running event loop."""
 
     def __init__(self, *, uniform: Callable[[float, float], float]) -> None:
         """`uniform` is a random number between two bounds."""

@@ -1,4 +1,4 @@
-"""What is opened once in each process, where and when it is first asked for."""
+"""Objects that are opened once in each process, at their first use."""
 
 import concurrent.futures
 import os
@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """What can be open."""
+    """Something that can be open."""
 
     def close(self) -> None:
         """Close it; may be called again."""
@@ -35,7 +35,7 @@ class PerProcess(ABC, Generic[T]):
     @property
     @abstractmethod
     def _called(self) -> str:
-        """What it is called in messages."""
+        """Name in messages."""
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
@@ -83,7 +83,7 @@ class PerProcess(ABC, Generic[T]):
 
     @property
     def if_open(self) -> T | None:
-        """What this process has opened; None where it has not."""
+        """The object that this process has opened; None where it has not."""
         opening = self._opening
         is_here = opening is not None and self._process == os.getpid() and opening.done()
         return opening.result() if opening is not None and is_here and opening.exception() is None else None

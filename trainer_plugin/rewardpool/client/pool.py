@@ -102,7 +102,7 @@ class Pool:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the pool is now, and what it serves."""
+        """The present address of the pool, and its model."""
         return self._entered.endpoint
 
     @property
@@ -539,11 +539,9 @@ class Scoring(Work[Outcome]):
         self._request: SampleRequest | None = None
 
     def begin(self) -> None:
-        """See `Work`."""
         self._request = self._pool._send(self._sample, on_end=self._ended)
 
     def give_up(self) -> None:
-        """See `Work`."""
         if self._request is not None:
             self._request.cancel()
         else:
@@ -558,13 +556,12 @@ class Scoring(Work[Outcome]):
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class _Call(ScoreRequest[T]):
-    """What a caller asks and reads by functions of its own."""
+    """A request whose content and reader are functions of the caller."""
 
     ask: Callable[[Endpoint], dict[str, Any]]
     answer: Callable[[int, bytes, str], T]
     noted: Answering | None = field(default_factory=current)
     by: Signature | None = field(default=None, init=False)
-    """Whose the answer is."""
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
         return self.ask(endpoint)

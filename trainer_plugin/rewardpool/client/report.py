@@ -106,7 +106,7 @@ class Counters:
     waits: ScoreWaits | None = None
     """Takes in where samples are, for a trainer that reports its steps."""
     readiness: Readiness = field(default_factory=Readiness)
-    """Of the workers, while that is taken in."""
+    """Of the workers, while it is taken in."""
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def score(self, seconds: float) -> None:

@@ -64,7 +64,7 @@ os.register_at_fork(after_in_child=_name_process)
 
 
 class Queue(Protocol):
-    """Where a request waits."""
+    """Queue in which a request waits."""
 
     def leave(self, request: "ScoreRequest[Any]") -> None:
         """It has ended, and waits no more."""
@@ -72,7 +72,7 @@ class Queue(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ScoreRequest(Generic[T]):
-    """What is asked for one sample, for a judgement, or for several samples at once. For one use.
+    """Request for one sample, for a judgement, or for several samples at once. For one use.
 
     What is asked and how the answer is read, subclasses say: a field for each would be two more objects that wait.
     """
@@ -129,13 +129,13 @@ class ScoreRequest(Generic[T]):
     _began: float | None = field(default=None, init=False)
     """When its first attempt was due (the loop's time), earlier by what it had used up of its deadline."""
     _endpoint: Endpoint | None = field(default=None, init=False)
-    """Where the attempt of now goes; None before the first one."""
+    """Endpoint of the present attempt; None before the first one."""
     _body: bytes = field(default=b"", init=False)
-    """What goes there, encoded once for each endpoint."""
+    """Body for that endpoint, encoded once for each."""
     _primary: Attempt | None = field(default=None, init=False)
     """The attempt of now that is no hedge; None in a pause."""
     _retry: Retry | None = field(default=None, init=False)
-    """What comes before the next attempt, from the end of the last one on."""
+    """Pause and look-up before the next attempt, from the end of the last one on."""
     _given_up: RetryableError | SampleError | None = field(default=None, init=False)
     """Why no further attempt is made; hedges that are in flight have their chance still."""
     _race: "Race[T] | None" = field(default=None, init=False)
@@ -152,7 +152,7 @@ class ScoreRequest(Generic[T]):
         raise NotImplementedError
 
     def read(self, status: int, body: bytes) -> T:
-        """What an answer says. Pure.
+        """Return the result in an answer. Pure.
 
         Raises:
             SampleError: That there is no answer, and will be none.
@@ -176,7 +176,7 @@ class ScoreRequest(Generic[T]):
 
     @property
     def echo(self) -> Echo:
-        """What an answer must repeat.
+        """Fields that an answer must repeat.
 
         A pool that was found by its object is RewardPool's, and its workers say whose their answers are. Behind a bare
         URL may be any server; an answer to another request is refused there too.

@@ -189,7 +189,7 @@ def kind_of_status(status: int) -> Kind | None:
 
 
 def unanswered(error: Exception, endpoint: Endpoint) -> Exception:
-    """What an attempt ends with to which nobody answers; a RetryableError, where it is nobody's mistake."""
+    """Return the error of an attempt without an answer; a RetryableError, unless it is a mistake of the program."""
     match error:
         case UnreachableError():
             problem = f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
@@ -204,7 +204,7 @@ def unanswered(error: Exception, endpoint: Endpoint) -> Exception:
 def pause_before(
     retries: int, kind: Kind, *, uniform: Callable[[float, float], float], retry_after: float | None = None
 ) -> float:
-    """How many seconds to pause before a retry of that number (from 1) of one request.
+    """Return the seconds to pause before a retry of that number (from 1) of one request.
 
     `retry_after` is what the server asked for, in seconds: the pause is at least that, and the jitter comes on top.
     """
@@ -228,7 +228,7 @@ def retry_after_seconds(header: str | None, *, now: datetime) -> float | None:
 
 @dataclass(slots=True, eq=False)
 class Retry:
-    """What comes between an attempt that failed and the next one: a look-up where that may help, and a pause.
+    """Step between an attempt that failed and the next one: a look-up where that may help, and a pause.
 
     No task of its own: a look-up is one for all who wait for it, and a pause is a timer of the event loop.
     """
@@ -236,7 +236,7 @@ class Retry:
     request: "ScoreRequest[Any]"
     error: RetryableError
     used: Endpoint
-    """Where the attempt went."""
+    """Endpoint of the attempt."""
     sent_at: float
     """When it was sent (the loop's time)."""
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
@@ -273,7 +273,6 @@ class Retry:
             self.request.connections.outage.forget(self)
 
     def go_on_within(self, seconds: float) -> None:
-        """See `Pausing`."""
         connections = self.request.connections
         if self._timer is not None:
             if self._timer.when() <= asyncio.get_running_loop().time() + seconds:

@@ -1,4 +1,4 @@
-"""What is asked for one sample, and what its outcome is. It waits as one object, for tens of thousands may wait."""
+"""Request for one sample, and its outcome. It waits as one object, for tens of thousands may wait."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ class SampleRequest(ScoreRequest[Score]):
         self.connections.breaker.begun()
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
-        """See `ScoreRequest`. Raises SampleError where the pool's model cannot take the sample."""
+        """Return the body. Raises SampleError where the pool's model cannot take the sample."""
         sample, label = self.sample, self.label
         if endpoint.model_type == "Generative":
             raise InvalidSampleError(
@@ -47,16 +47,13 @@ class SampleRequest(ScoreRequest[Score]):
 
     @property
     def tokenizer(self) -> str | None:
-        """See `ScoreRequest`."""
         return self.sample.tokenizer
 
     @property
     def revision(self) -> str | None:
-        """See `ScoreRequest`."""
         return self.sample.revision
 
     def read(self, status: int, body: bytes) -> Score:
-        """See `ScoreRequest`."""
         try:
             return read_score(status, body, self.label, echo=self.echo, adapter=self.connections.config.adapter)
         except SampleTooLongError as error:
@@ -66,7 +63,6 @@ class SampleRequest(ScoreRequest[Score]):
             raise
 
     def worker_of(self, answer: Score) -> Worker:
-        """See `ScoreRequest`."""
         return answer.by.worker
 
     def outcome(self) -> Outcome:
@@ -89,7 +85,6 @@ class SampleRequest(ScoreRequest[Score]):
         return replace(scored, steps=value.steps, info=value.info) if isinstance(value, DetailedScore) else scored
 
     def tell(self) -> None:
-        """See `ScoreRequest`."""
         self.connections.breaker.ended()
         on_end, self.on_end = self.on_end, None
         if on_end is not None:

@@ -1,4 +1,4 @@
-"""What is open, once per process and event loop, however many ask for it.
+"""Open clients, one per process and event loop, shared by all users.
 
 Trainers make reward managers and functions per worker, each with the same config and some without a word about their
 end. `lease` is for those who say it: what is shared is closed when the last of them leaves. `get` is for the others: it

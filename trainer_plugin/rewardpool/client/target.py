@@ -1,4 +1,4 @@
-"""Where requests go, and what begins every one of them: built once for a URL and a key."""
+"""Destination of requests, and the bytes that begin each of them: built once for a URL and a key."""
 
 import ssl
 from functools import lru_cache
@@ -11,14 +11,14 @@ from rewardpool.client.connect import Origin
 
 
 class Target(NamedTuple):
-    """Where requests go: what identifies a connection, and what begins every request on it."""
+    """Destination of requests: the identity of a connection, and the beginning of every request on it."""
 
     host: str
     port: int
     tls: ssl.SSLContext | None
     """None for plain HTTP."""
     is_own: bool
-    """Whether who listens there must be this user, or root."""
+    """True if the listener must belong to this user, or to root."""
     head: bytes
     """The request line, and the headers that all requests have."""
 

@@ -1,4 +1,4 @@
-"""What all requests to one pool share: where it is, open connections, and how many requests at a time it bears.
+"""Shared state of all requests to one pool: its address, open connections, and the limit on requests in flight.
 
 It is one for each `Pool`, or for all that come from `Pool.shared` with one config on one event loop.
 """
@@ -79,7 +79,8 @@ class Connections:
         self.resolver = EndpointResolver(config, find=find, clock=clock, uniform=uniform)
         self.slots = AdaptiveLimiter(config.concurrency)
         self.queues: set[Callable[[float], None]] = set()
-        """Of samples that wait elsewhere: each ends what waits since a time, as `AdaptiveLimiter.expire_before`."""
+        """Queues of samples that wait elsewhere: each ends those that wait since a time, as
+        `AdaptiveLimiter.expire_before`."""
         self.breaker = Breaker(config.breaker_threshold)
         self.admitted = False
         """True once the pool accepted a key."""
@@ -91,7 +92,7 @@ class Connections:
         self._outage: Outage | None = None
         self._in_work: InWork | None = None
         self._places = 0
-        """Of all workers, as they said last; 0 while that is not known."""
+        """Places of all workers by their last answers; 0 while unknown."""
         self._http: HttpClient | None = None
 
     async def __aenter__(self) -> Self:
@@ -154,7 +155,7 @@ class Connections:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the pool is now, and what it serves."""
+        """The present address of the pool, and its model."""
         return self.resolver.endpoint
 
     @property

@@ -146,7 +146,7 @@ class Awake:
 
 
 async def _source_of(endpoint: Endpoint) -> LocalSource | None:
-    """Where the pool's engines are put to sleep; None for a pool that never sleeps.
+    """Return the source of a pool whose engines can sleep; None for one that never sleeps.
 
     Raises:
         ConfigError: The pool is to sleep, or may be, and is in no place where that can be done.

@@ -1,4 +1,4 @@
-"""What a training job announces to its pool about the samples that are to come, so that the pool is warm when they do.
+"""Announcements of a training job to its pool about samples that are to come, so that the pool is warm when they do.
 
     cadence     pure: phases and samples in, the beat learned from them, a `Demand` out
     bursts      where a trainer says nothing: rollouts by the samples that come

@@ -98,7 +98,7 @@ class Announcer:
             )
 
     def report(self) -> DemandReport:
-        """What was said so far."""
+        """Return a report of the announcements so far."""
         return DemandReport(
             announced=self._said, renewals=self._renewals, failures=self._failures, problem=self._problem
         )
@@ -180,6 +180,6 @@ class Announcer:
 
 
 def _differ(said: Demand, demand: Demand) -> bool:
-    """Whether that must be known before the next renewal."""
+    """Return whether the change must be announced before the next renewal."""
     less, more = sorted((said.samples_per_request or 1.0, demand.samples_per_request or 1.0))
     return (said.phase, said.stalled) != (demand.phase, demand.stalled) or more > MUCH_MORE * less

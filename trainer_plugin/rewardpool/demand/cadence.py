@@ -30,14 +30,14 @@ ALONE: Final = 0.75
 FEW: Final = 3
 """Fewer gaps than this have not shown yet how much they differ, nor what an exception is."""
 FEW_SHARE: Final = 0.9
-"""Of the shortest of so few."""
+"""Share of the shortest gap, where there are so few."""
 STALL_SECONDS: Final = 1.0
 """A trainer that waits for scores for less than this does not stand still."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the trainer says of itself; None leaves a figure to be learned.
+    """Figures that the trainer gives; None leaves one to be learned.
 
     Raises:
         ValueError: A figure is out of range.
@@ -45,7 +45,7 @@ class Plan:
     """
 
     samples: int | None = None
-    """Of one burst, over all ranks."""
+    """Samples of one burst, over all ranks."""
     steps: int | None = None
     """Bursts until the job is over."""
     every_seconds: float | None = None
@@ -70,7 +70,7 @@ class _Burst:
     """For so long the client had no room for samples that were ready."""
     update_begun: float | None = None
     stood_still_seconds: float = 0.0
-    """Of the update."""
+    """Seconds of the update."""
     over: float | None = None
     """When the next one began."""
 
@@ -86,7 +86,7 @@ class _Burst:
 
 
 def next_gap(gaps: Sequence[float]) -> float | None:
-    """How soon after the beginning of an update the next rollout may begin, in seconds; None where no gap is known.
+    """Return the seconds from the beginning of an update to the earliest next rollout; None where no gap is known.
 
     That is the shortest of the gaps. One alone that is much shorter than all others, as when an evaluation was left
     out, is passed over: it would have the pool warm too early until it is forgotten. Two such gaps are no exception. Of
@@ -104,7 +104,7 @@ def next_gap(gaps: Sequence[float]) -> float | None:
 
 
 class Cadence:
-    """What is known of one job at a time. Not for several threads at once."""
+    """Learned intervals of one job. Not for several threads at once."""
 
     def __init__(self, job: str, plan: Plan, *, sees_all: bool = True) -> None:
         """Begin in the phase Starting; `sees_all` says whether the samples that come here are all of the job's."""
@@ -122,7 +122,7 @@ class Cadence:
 
     @property
     def phase(self) -> Phase:
-        """What the trainer does."""
+        """Present phase of the trainer."""
         return self._phase
 
     def rollout_begins(self, at: float, *, samples: int | None = None) -> None:
@@ -182,7 +182,7 @@ class Cadence:
         self._notice_stall(at)
 
     def demand(self, at: float) -> Demand:
-        """What there is to announce at a moment."""
+        """Return the demand to announce at a moment."""
         if self._phase == "Ended":
             return Demand(job=self._job, phase="Ended")
         spread = _median(burst.last - burst.first for burst in self._counted())

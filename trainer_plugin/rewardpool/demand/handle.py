@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class JobDemand:
-    """What a job does and expects, announced to its pool from when this is made until `end`.
+    """Announcement of a job's state and expectations to its pool, from its creation to `end`.
 
     Usable as a context manager. No call blocks, but `end` for at most 2 s; none raises because of the announcing. Any
     thread may call it. One that announces nothing (switched off, another rank, a pool of which only a URL is known)
@@ -76,7 +76,7 @@ class JobDemand:
 
     @property
     def is_announcing(self) -> bool:
-        """Whether it was begun and has not ended."""
+        """True if it has begun and not ended."""
         return self._announcer is not None and self._cadence.phase != "Ended"
 
     def rollout(self, *, samples: int | None = None) -> None:
@@ -127,7 +127,7 @@ class JobDemand:
         self.end()
 
     def now(self) -> Demand:
-        """What is announced at this moment."""
+        """Return the demand that is announced at this moment."""
         with self._known() as cadence:
             demand = cadence.demand(self._clock())
         mean = round(min(max(self._samples_per_request(), 1.0), MOST_PER_REQUEST), 1)
@@ -139,7 +139,7 @@ class JobDemand:
         return demand.model_copy(update=known)
 
     def report(self) -> DemandReport:
-        """Whether it is announced, how often it was, and what is in the way if it is not."""
+        """Return whether the job is announced, how often it was, and why it is not."""
         if self._announcer is None:
             return DemandReport(job=self.job, problem=self._silent_because)
         return replace(self._announcer.report(), job=self.job)

@@ -1,4 +1,4 @@
-"""Who announces: whether at all, under which name, and which process of the job."""
+"""Choice of the process that announces a job, and of the job's name."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from rewardpool_api.demand import MAX_JOB_NAME, job_name
 
 ENV_RANK = "RANK"
 ENV_RANKS = "WORLD_SIZE"
-"""What torchrun, and those that follow it, tell a process."""
+"""Variables that torchrun, and those that follow it, set."""
 
 _lock = threading.Lock()
 _taken: set[tuple[int, str, str]] = set()
@@ -23,7 +23,7 @@ _NO = frozenset({"0", "false", "no", "off"})
 
 
 def is_switched_on(config: RewardConfig, environ: Mapping[str, str]) -> bool:
-    """Whether config and environment let the job announce.
+    """Return whether config and environment let the job announce.
 
     Raises:
         ConfigError: The environment's switch is neither on nor off.
@@ -78,7 +78,7 @@ def rank_of(environ: Mapping[str, str]) -> int:
 
 
 def ranks_of(environ: Mapping[str, str]) -> int:
-    """How many processes the job has."""
+    """Return the number of the job's processes."""
     return _number(environ, ENV_RANKS, default=1)
 
 

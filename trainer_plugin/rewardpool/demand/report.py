@@ -1,11 +1,11 @@
-"""What came of announcing a job's demand."""
+"""Report on the announcements of a job's demand."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemandReport:
-    """What came of announcing the job's demand.
+    """Result of announcing the job's demand.
 
     Attributes:
         job: The name it is announced by; empty before `Pool.demand`.

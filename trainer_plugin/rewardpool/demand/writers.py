@@ -1,4 +1,4 @@
-"""Where a demand is said: a Lease beside the pool's object in a cluster, a file in the folder of a local pool.
+"""Writers of a demand: a Lease next to the pool's object in a cluster, a file in the folder of a local pool.
 
 Which of them follows from where discovery found the pool. A pool of which only a URL is known has no such place.
 """
@@ -141,7 +141,7 @@ class LeaseWriter:
 
 
 def writer_for(endpoint: Callable[[], Endpoint]) -> Writer | None:
-    """What says the demand for a pool where discovery found it; None where there is no such place."""
+    """Return the writer for a pool, by the source in which discovery found it; None where there is no such place."""
     found = endpoint()
     match found.source:
         case KubernetesSource() as cluster:

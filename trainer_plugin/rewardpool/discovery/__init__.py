@@ -1,4 +1,4 @@
-"""Where a pool is, now and after it has moved.
+"""Addresses of pools, now and after they moved.
 
 find          the config's URL, the environment, a cluster, this machine: the first that has the pool
 pool_sources  the latter two, which hold the RewardPool object

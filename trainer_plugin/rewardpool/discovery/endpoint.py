@@ -1,4 +1,4 @@
-"""Where a pool is and what it serves: what discovery finds and the client uses."""
+"""Address and model of a pool: the result of discovery, used by the client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -155,7 +155,7 @@ def _patience(error: PoolNotReadyError | SourceUnavailableError, config: RewardC
 
 
 def lasts(pool: "RewardPool") -> bool:
-    """Whether what keeps the pool from scoring, if anything does, lasts until somebody does something."""
+    """Return whether the obstacle to scoring, if there is one, lasts until somebody acts."""
     status = pool.status
     serving = status.condition("Serving")
     at_zero = status.replicas == 0 and pool.spec.replicas == 0 and pool.spec.autoscaling is None
@@ -292,7 +292,7 @@ async def _endpoint(pool: "RewardPool", source: PoolSource, *, keys: tuple[str, 
 
 
 def _revisions(pool: "RewardPool") -> tuple[RevisionModel, ...]:
-    """What each revision serves, that which gets the replicas first; the spec's model before any is known."""
+    """Return the models of the revisions, the one that gets replicas first; the spec's model before any is known."""
     spec, status = pool.spec, pool.status
     known = [
         RevisionModel(

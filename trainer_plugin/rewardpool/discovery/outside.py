@@ -1,4 +1,4 @@
-"""Who runs outside of a pool's cluster learns at once that its address leads nowhere from there."""
+"""Detection of callers outside a pool's cluster, for whom its address leads nowhere."""
 
 import asyncio
 import socket

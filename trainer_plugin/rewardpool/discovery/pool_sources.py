@@ -116,7 +116,7 @@ class KubernetesSource:
 
     @property
     def is_in_pod(self) -> bool:
-        """Whether this runs in a pod of the cluster."""
+        """True if this runs in a pod of the cluster."""
         return is_in_pod(self._environ)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Where a pool is, also after it moved, changed its key, or got routers more.
+"""Address of a pool, also after it moved, changed its key, or got more routers.
 
     looked up: at the start, when a request's trouble says that it may help, and about once a minute while it is used
 
@@ -61,7 +61,7 @@ class EndpointResolver:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the pool is now, and what it serves."""
+        """The present address of the pool, and its model."""
         if self._endpoint is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._endpoint
@@ -76,7 +76,7 @@ class EndpointResolver:
         self._refresh_at = self._clock() + self._uniform(*REFRESH_SECONDS)
 
     def moved(self, used: Endpoint, *, since: float) -> bool | None:
-        """Whether the pool's address or key is another than the one used; None: not looked up since then (the clock's).
+        """Return whether address or key differ from those used; None: not looked up since then (the clock's).
 
         A look-up that failed leaves the pool where it was.
         """

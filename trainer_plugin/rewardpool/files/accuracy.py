@@ -1,4 +1,4 @@
-"""How often a reward prefers the answer that is known to be better, by subset: what RewardBench counts. Pure."""
+"""Accuracy of a reward on pairs with a known better answer, by subset, as RewardBench counts it. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from rewardpool.files.forms import CHOSEN, REJECTED
 
 NO_SUBSET = "(none)"
-"""What the rows without a subset are called."""
+"""Name for rows without a subset."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""How two scores of the same rows agree: their differences, and their order within groups. Pure."""
+"""Agreement of two scores of the same rows: their differences, and their order within groups. Pure."""
 
 import math
 from array import array
@@ -15,7 +15,7 @@ MOST_OF_A_GROUP: Final = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How scores agree with those from before.
+    """Agreement of scores with earlier ones.
 
     Attributes:
         rows: That were scored again.
@@ -75,7 +75,7 @@ class Comparison:
         return [list(zip(found[::2], found[1::2], strict=True)) for found in self._groups.values()]
 
     def agreement(self) -> Agreement:
-        """How they agree."""
+        """Return the agreement of two lists of scores."""
         groups = self.groups()
         # Quarters: the difference of two scores, and a sum of such means, may be larger than any float.
         quarters = [now / 4 - before / 4 for group in groups for before, now in group]

@@ -53,7 +53,7 @@ class Form:
 
     @property
     def is_pair(self) -> bool:
-        """Whether each row has two answers to compare."""
+        """True if each row has two answers to compare."""
         return CHOSEN in self.answers
 
 

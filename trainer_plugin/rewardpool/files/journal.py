@@ -1,4 +1,4 @@
-"""What became of a file's rows: an append-only file, a line for each row as it is scored.
+"""Journal of a file's rows: an append-only file with a line for each row as it is scored.
 
     {"journal": 1, "input": …, "reward": …}     the first line: of which input and which reward
     {"row": 7, …}                               one for each row, in the order in which they were scored

@@ -1,4 +1,4 @@
-"""How far a file is: rows done, rows a second and the time left, on a terminal as a bar, elsewhere as a line."""
+"""Progress of a file: rows done, rows a second and the time left, on a terminal as a bar, elsewhere as a line."""
 
 import time
 from collections import deque
@@ -19,7 +19,7 @@ LINE_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a file is.
+    """Progress of a file.
 
     Attributes:
         what: Is done, in words.

@@ -1,4 +1,4 @@
-"""What comes out for a row: a record in the journal, and in the end a line or row of the output, in the input's order.
+"""Results of rows: a record in the journal, and in the end a line or row of the output, in the input's order.
 
     {"row": 0, "id": …, "score": 0.42, "components": {…}, "revisions": {…}}
     {"row": 1, "score": null, "fault": "infra", "kind": "no_answer", "problem": "…"}

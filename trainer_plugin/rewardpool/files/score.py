@@ -30,7 +30,7 @@ _CLIENT_SAYS_WHAT: Final = {"pool", "url", "served_name", "adapter"}
 
 @dataclass(frozen=True, kw_only=True)
 class FileReport:
-    """What became of a file.
+    """Result of scoring a file.
 
     Attributes:
         rows: That it has.
@@ -56,7 +56,7 @@ class FileReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every row has a score."""
+        """True if every row has a score."""
         return self.scored == self.rows
 
 
@@ -153,7 +153,7 @@ def _settings(part: Part) -> dict[str, Any]:
 
 
 def _name(value: Any) -> Any:
-    """What stands for a value that JSON has not, the same in every process: a function by its name, a path by its text.
+    """Return a stand-in for a value that JSON lacks, the same in every process: a function's name, a path's text.
 
     An object that has no text of its own, or is called, stands for its type: its address is another one each time.
     """

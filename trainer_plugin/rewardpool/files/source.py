@@ -25,7 +25,7 @@ BATCH_ROWS: Final = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What is known of a file that was read once.
+    """Facts about a file that was read once.
 
     Attributes:
         form: Of its rows.
@@ -58,7 +58,7 @@ class Source(ABC):
 
     @abstractmethod
     def _place(self, number: int) -> str:
-        """Where a row is, for messages."""
+        """Return the place of a row, for messages."""
 
     def check(self, read: Callable[[int], None] = lambda rows: None) -> Checked:
         """Read all of the file.

@@ -28,10 +28,10 @@ CHUNK: Final = 256
 LOOK_SECONDS: Final = 0.25
 """Between two calls of `tick`, while nothing is done."""
 GATHER_SECONDS: Final = 0.01
-"""What is done within it is taken together: a thread that wakes for each row takes the interpreter from the loop."""
+"""Answers within it are taken together: a thread that wakes for each row takes the interpreter from the loop."""
 
 Outcomes = Mapping[str, Rating | SampleError]
-"""What became of a row's answers, by what the output calls them."""
+"""Answers of a row, by their names in the output."""
 Done = tuple[FileRow, Outcomes]
 
 

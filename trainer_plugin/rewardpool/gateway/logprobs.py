@@ -53,7 +53,7 @@ _TOKENS_FIELDS = _ABOUT | {"token_ids", "sampling_params"}
 
 @dataclass(frozen=True)
 class PromptLogprobs:
-    """What is asked: of each sequence, its tokens' log-probabilities and those of the k most likely tokens.
+    """A question: the log-probabilities of each sequence's tokens and of the k most likely tokens.
 
     Attributes:
         sequences: A question for each.

@@ -1,4 +1,4 @@
-"""What a gateway answers from: a reward, or a teacher."""
+"""Source of a gateway's answers: a reward, or a teacher."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

@@ -79,7 +79,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, kw_only=True)
 class GatewaySettings:
-    """What a gateway does with requests.
+    """Settings of a gateway.
 
     Attributes:
         text: Reads what the policy was asked and wrote.
@@ -244,7 +244,7 @@ class _Gateway:
     async def _logprobs(
         self, teacher: OpenTeacher, sequences: Sequence[Question], reworded: Callable[[str], str]
     ) -> list[Values]:
-        """Of all of them; the first error gives up the others."""
+        """Return the values of all; the first error gives up the others."""
 
         async def one(index: int, asked: Question) -> Values:
             try:
@@ -344,7 +344,7 @@ def _refuse_other(teacher: OpenTeacher, model: str | None) -> None:
 
 
 def _has_key(headers: Mapping[str, str], key: str) -> bool:
-    """Whether a request presents the key: as a bearer token, or as the password of a URL, which is Basic."""
+    """Return whether a request has the key: as a bearer token, or as the password of a URL, which is Basic."""
     scheme, _, presented = headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "basic":
         try:

@@ -1,4 +1,4 @@
-"""What remote reward models are sent and answer, by the protocols of two trainers; data in, data out.
+"""Requests and answers of remote reward models, by the protocols of two trainers; data in, data out.
 
 OpenRLHF 0.11 (openrlhf/utils/agent.py)      {"query": [...], "prompts": [...], "labels": [...]}
                                           -> {"rewards": [...], "scores": [...], "extra_logs": {...}}
@@ -23,7 +23,7 @@ MAX_MESSAGES = 1024
 
 
 class Query(BaseModel):
-    """What OpenRLHF sends. `query` is each prompt with the response behind it, decoded with special tokens."""
+    """A request of OpenRLHF. `query` is each prompt with the response behind it, decoded with special tokens."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,7 +52,7 @@ class Query(BaseModel):
 
 
 class SlimeSample(BaseModel):
-    """What slime sends."""
+    """A sample of slime."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -96,7 +96,7 @@ def slime_answer(rating: Rating, *, with_parts: bool) -> float | dict[str, float
 
 
 def reads_prompts(pools: Iterable[Pool]) -> bool:
-    """Whether a model is shown the prompt, so that it must be free of the policy's template."""
+    """Return whether a model is shown the prompt, so that it must be free of the policy's template."""
     return any(pool.endpoint.model_type != "Function" for pool in pools)
 
 

@@ -21,12 +21,12 @@ from rewardpool.rewards.running import RunningMoments
 
 @dataclass(frozen=True, kw_only=True)
 class Announcement:
-    """What is known of a job beforehand, as `Pool.demand` takes it."""
+    """Facts about a job that are known beforehand, as `Pool.demand` takes them."""
 
     samples: int | None = None
     """Of one rollout."""
     group: int | None = None
-    """Of these, the responses to one prompt."""
+    """Number of responses to one prompt."""
     steps: int | None = None
     rank: int | None = None
     ranks: int | None = None

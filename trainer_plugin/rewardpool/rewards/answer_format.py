@@ -28,7 +28,7 @@ ANSWER_FIELD = "{answer}"
 ALTERNATIVES = 20
 """Tokens whose probabilities an engine returns, at most: the most that vLLM gives without a flag."""
 LEAST_SHARE = 0.5
-"""Of the probability, that must fall on answers: with less, the judge was about to write something else."""
+"""Share of the probability that must fall on answers: with less, the judge was about to write something else."""
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(?P<inside>.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 # Bounded, or a judge that goes on with blanks would be read in quadratic time.
@@ -83,7 +83,7 @@ class AnswerFormat(Generic[T]):
 
     @property
     def by_probabilities(self) -> bool:
-        """Whether nothing is written, and `expected` reads the answer instead of `read`."""
+        """True if nothing is written, and `expected` reads the answer instead of `read`."""
         return self._output == "probabilities"
 
     @property

@@ -216,7 +216,7 @@ class ChatTokenizer:
 class _StepToken:
     id: int
     text: str
-    """What is written so that the tokenizer makes the token of it."""
+    """Text that the tokenizer turns into the token."""
 
 
 def _step_token(tokenizer: Any, token: str, *, field: str) -> _StepToken:

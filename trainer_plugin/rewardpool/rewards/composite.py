@@ -63,18 +63,18 @@ class OpenPart:
 
     config: Part
     path: str
-    """Where it is in the config."""
+    """Its path in the config."""
     reward_function: RewardFunction | GroupRewardFunction
     score_dtype: ScoreDtype = "float32"
-    """What its reward model computes in."""
+    """Number format of its reward model."""
     breaker: Breaker = field(default_factory=lambda: Breaker(RewardConfig().breaker_threshold))
-    """Whatever the part is, it must score: a function that always raises is as broken as a pool."""
+    """Breaker of the part: a function that always raises is as broken as a pool."""
     pool: Pool | None = None
     """That it asks."""
 
     @cached_property
     def scorer(self) -> Scorer:
-        """What a ledger says of it."""
+        """The scorer for a ledger."""
         if self.pool is None:
             return Scorer(part=self.name, commits={})
         endpoint = self.pool.endpoint
@@ -101,7 +101,7 @@ class OpenPart:
 
 
 class _Commits(Mapping[str, str | None]):
-    """What the model of each revision of a pool is pinned to, as the pool's object says now."""
+    """Commit of the model of each revision of a pool, by the pool's present object."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -121,7 +121,7 @@ class _Commits(Mapping[str, str | None]):
 
 @dataclass(frozen=True)
 class _Result:
-    """What one part has to say of one episode, after the failure policy and the clip."""
+    """Result of one part for one episode, after the failure policy and the clip."""
 
     raw: float | None
     used: float | None
@@ -137,7 +137,7 @@ class _Draft:
 
     episode: Episode
     place: int
-    """Of the episode in the call."""
+    """Index of the episode in the call."""
     results: dict[str, _Result] = field(default_factory=dict)
     floor: float | None = None
     """The total that a closed gate gave."""
@@ -146,7 +146,7 @@ class _Draft:
 
     @property
     def is_open(self) -> bool:
-        """Whether no gate has closed, and every part that was asked has a score."""
+        """True if no gate has closed, and every part that was asked has a score."""
         return self.floor is None and all(result.used is not None for result in self.results.values())
 
 
@@ -193,12 +193,12 @@ class CompositeReward:
 
     @property
     def needs_group(self) -> bool:
-        """Whether only `rate_group` will do."""
+        """True if only `rate_group` will do."""
         return self._needs_group_for is not None
 
     @property
     def moments(self) -> RunningMoments | None:
-        """Of the scores of earlier steps, for parts with normalize `running`; None where there is no such part."""
+        """Moments of earlier steps' scores, for parts with normalize `running`; None where there are none."""
         return self._moments
 
     @property
@@ -208,7 +208,7 @@ class CompositeReward:
 
     @property
     def ledger(self) -> LedgerReport | None:
-        """What became of the ledger so far; None without one."""
+        """State of the ledger; None without one."""
         return None if self._ledger is None else self._ledger.report()
 
     def flush_ledger(self) -> None:
@@ -418,7 +418,7 @@ class CompositeReward:
         )
 
     def _step_rewards(self, draft: _Draft, total: float) -> tuple[StepReward, ...] | None:
-        """Of a reward under process supervision, which has one part."""
+        """Return the rewards of steps under process supervision, which has one part."""
         part = self._process
         if part is None:
             return None
@@ -454,7 +454,7 @@ class _Asking:
 
 
 class _Meeting:
-    """Where drafts wait for each other: the last one to come has all of them compared."""
+    """Rendezvous of drafts: the last one to come has all of them compared."""
 
     def __init__(self, part: OpenPart, function: GroupRewardFunction, *, expected: int, ledger: Ledger | None) -> None:
         self._part = part
@@ -600,7 +600,7 @@ def _post_processed(ratings: Sequence[Rating], hook: PostProcess) -> list[Rating
 
 
 def _checked_total(total: Any) -> float | None:
-    """What post_process gave for one rating. Raises FunctionFailedError where that is no finite number and not None."""
+    """Return the total of post_process for one rating. Raises FunctionFailedError unless it is finite or None."""
     if total is None:
         return None
     number = None if isinstance(total, bool) or not isinstance(total, Real) else finite(total)

@@ -48,7 +48,7 @@ _KEYS = (
 
 
 class Mixing(BaseModel):
-    """How parts become one total."""
+    """Combination of parts to one total."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -66,7 +66,7 @@ class RewardSpec(Mixing):
     parts: Annotated[tuple[Part, ...], Field(min_length=1, max_length=MAX_PARTS)]
     """In the order of the config."""
     paths: tuple[str, ...]
-    """Where each stands in the config."""
+    """Path of each in the config."""
 
     @property
     def process_field(self) -> str | None:
@@ -78,7 +78,7 @@ class RewardSpec(Mixing):
 
     @property
     def may_leave_unscored(self) -> bool:
-        """Whether the failure policy of a part leaves responses without a total."""
+        """True if the failure policy of a part leaves responses without a total."""
         return any(action_for(part.on_failure, fault) == "skip" for part in self.parts for fault in FAULTS)
 
     @model_validator(mode="after")
@@ -92,7 +92,7 @@ class RewardSpec(Mixing):
 
 
 RewardLike = str | Callable[..., Any] | Mapping[str, Any]
-"""What a reward may be written as; see this module's text."""
+"""Forms in which a reward may be written; see this module's text."""
 
 
 def as_mapping(reward: RewardLike, *, path: str = "reward") -> Mapping[str, Any]:
@@ -159,7 +159,7 @@ def refuse_process(spec: RewardSpec, *, who: str) -> None:
 
 
 def without_steps(field: str) -> ConfigError:
-    """What is wrong with `normalize: running` in that field, where the reward does not know a job's steps."""
+    """Return the error about `normalize: running` in that field, where the reward does not know a job's steps."""
     return ConfigError(
         field,
         "must not be running here: it goes by the scores of earlier steps, the same in all processes and kept in the "
@@ -200,7 +200,7 @@ def _parse_mixture(spec: Mapping[str, Any], *, path: str) -> RewardSpec:
 
 
 def _misplaced(key: str) -> str:
-    """What is wrong with a key beside `rewards` that does not belong there."""
+    """Return the error about a key beside `rewards` that does not belong there."""
     if key in _KEYS:
         return "does not go with rewards; it belongs into one of them, or nowhere"
     return unknown_key(key, {"rewards", *Mixing.model_fields, *_SHARED_FIELDS})

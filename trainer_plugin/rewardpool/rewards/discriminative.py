@@ -42,7 +42,7 @@ PROBES = (
     "Gr\u00f6\u00dfe: 12345,67 \u20ac \u2013 \u65e5\u672c\u8a9e \U0001f642",
     "  internationalization\t\tUNBELIEVABLE  x=y!=z",
 )
-"""Of which tokenizers of different models hardly ever make the same number of tokens."""
+"""Texts of which tokenizers of different models hardly ever make the same number of tokens."""
 
 
 MOST_WRITTEN = 30
@@ -188,7 +188,7 @@ class PoolFunctionScorer:
 
 
 def separator_of(part: PoolPart) -> str:
-    """What stands between the steps of a response."""
+    """Return the text between the steps of a response."""
     return SEPARATOR if part.steps is None else part.steps.separator
 
 

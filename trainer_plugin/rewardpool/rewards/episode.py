@@ -145,7 +145,7 @@ class Episode:
         return self.id or "(unnamed)"
 
     def medium(self, *, in_prompt: Collection[str] = ()) -> str | None:
-        """What there is beside text, such as `image`: the type of the first such block of a message.
+        """Return the type of the first block of a message that is not text, such as `image`; None where there is none.
 
         Args:
             in_prompt: Types that do not count in the prompt's messages.

@@ -35,7 +35,7 @@ class ClaimsUnavailableError(Exception):
 
 
 class JobClaims:
-    """What one process knows of the groups' revisions, and asks of the others.
+    """Revisions of groups that one process knows, and requests from the others.
 
     Args:
         store: Shared with the other processes; None where there are no others.

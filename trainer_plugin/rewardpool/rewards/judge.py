@@ -226,7 +226,7 @@ class ReferenceScorer:
 
 
 def info_of(verdicts: Sequence[Verdict[Any]]) -> dict[str, Any]:
-    """What is kept of answers; `meta` are the scores of the meta reward model, None where it failed."""
+    """Return the info that is kept of answers; `meta` are the scores of the meta reward model, None where it failed."""
     info = {
         "votes": [verdict.value for verdict in verdicts],
         "words": [verdict.words for verdict in verdicts],

@@ -25,7 +25,7 @@ from rewardpool.sample import checked_text
 
 T = TypeVar("T")
 Piece = str | Picture
-"""What a question is made of."""
+"""Part of a question."""
 
 MARK_BYTES = 6
 

@@ -60,9 +60,9 @@ class LazyReward(PerProcess[BlockingReward]):
         self.names = tuple(part.name for part in parsed.parts)
         """Names of the parts, as `OpenReward.names`."""
         self.may_leave_unscored = parsed.may_leave_unscored
-        """Whether the failure policy of a part leaves responses without a total."""
+        """True if the failure policy of a part leaves responses without a total."""
         self.scorers = tuple(part.scorer for part in parsed.parts)
-        """What scores for each part, such as `pool rl/skywork`."""
+        """The scorer of each part, such as `pool rl/skywork`."""
         self._options: dict[str, Any] = {
             "spec": spec,
             "tokenizer": tokenizer,
@@ -73,7 +73,7 @@ class LazyReward(PerProcess[BlockingReward]):
 
     @property
     def spec(self) -> RewardSpec:
-        """What it is, checked."""
+        """The checked spec."""
         return parse_reward(self._options["spec"], path=self._options["path"])
 
     def _forget(self) -> None:
@@ -117,7 +117,7 @@ class LazyReward(PerProcess[BlockingReward]):
         return await self._rated(lambda reward: reward.submit_next(episode))
 
     async def _rated(self, submit: "Callable[[BlockingReward], concurrent.futures.Future[T]]") -> T:
-        """What is submitted; opening the reward is part of the time that it may take."""
+        """Return the result; opening the reward is part of the time that it may take."""
         began = time.monotonic()
         reward = await asyncio.to_thread(self.opened)
         with waited(time.monotonic() - began):
@@ -148,7 +148,6 @@ class LazyReward(PerProcess[BlockingReward]):
             return self._demands
 
     def close(self, *, for_good: bool = False) -> None:
-        """See `PerProcess`."""
         with self._lock:
             self._demands = []
         if self._at_exit is not None:

@@ -18,7 +18,7 @@ from rewardpool.rewards.reward_function import PartScore, RewardFunction, gather
 
 
 def tables_of(members: int, together: int) -> list[range]:
-    """Who is rated in one question: all members, in tables of at most `together`, as even as can be."""
+    """Return the members of each question: all of them, in tables of at most `together`, as even as can be."""
     tables = -(-members // together)
     bounds = [members * table // tables for table in range(tables + 1)]
     return [range(start, end) for start, end in itertools.pairwise(bounds)]
@@ -33,7 +33,9 @@ class ListComparer:
         self._config = config
 
     async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
-        """What the votes come to for each; a question without a readable answer leaves all that it rates unscored."""
+        """Return each member's score by the votes; a question without a readable answer leaves all that it rates
+        unscored.
+        """
         tables = [[episodes[index] for index in table] for table in tables_of(len(episodes), self._config.together)]
         return list(itertools.chain.from_iterable(await gathered([self._rated(table) for table in tables])))
 

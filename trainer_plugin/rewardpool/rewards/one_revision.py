@@ -23,7 +23,7 @@ class Answered:
 
     seen: Mapping[str, frozenset[str]] = field(default_factory=dict)
     gone: Mapping[str, str | None] = field(default_factory=dict)
-    """Of pools whose wanted revision serves no more: the one that refused in its place."""
+    """Pools whose wanted revision serves no more -> the revision that refused in its place."""
 
     def agrees(self, wanted: Mapping[str, str]) -> bool:
         """Return whether nothing but the wanted revisions answered."""

@@ -215,7 +215,7 @@ class _Opening:
         return ChatScorer(pool, Writers(pool, first, load))
 
     async def _meta(self, judge: JudgeConfig, *, path: str) -> ChatScorer | None:
-        """What scores the judge's answers, where something does. Raises ConfigError or PoolError."""
+        """Return the scorer of the judge's answers, where there is one. Raises ConfigError or PoolError."""
         if judge.meta is None:
             return None
         part = judge.meta.as_part()

@@ -1,4 +1,4 @@
-"""What every adapter of a training framework talks to."""
+"""Interface of every adapter of a training framework."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -20,12 +20,12 @@ class OpenReward(Protocol):
 
     @property
     def needs_group(self) -> bool:
-        """Whether only `rate_group` will do, because a part compares the episodes of a group with each other."""
+        """True if only `rate_group` will do, because a part compares the episodes of a group with each other."""
         ...
 
     @property
     def moments(self) -> RunningMoments | None:
-        """Of the scores of earlier steps, where a part has `normalize: running`; else None.
+        """Moments of earlier steps' scores, where a part has `normalize: running`; else None.
 
         Whoever has them rated then gives each episode the `version` that its group was begun under, counts the
         components of what was trained on, and advances the moments when the policy has a new version.
@@ -42,7 +42,7 @@ class OpenReward(Protocol):
 
     @property
     def ledger(self) -> LedgerReport | None:
-        """What became of the ledger so far; None where the config has none."""
+        """State of the ledger; None where the config has none."""
         ...
 
     def flush_ledger(self) -> None:

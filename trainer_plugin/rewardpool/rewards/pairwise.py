@@ -17,7 +17,7 @@ from rewardpool.rewards.reward_function import PartScore, RewardFunction, gather
 
 
 def pairs_of(members: int, opponents: int) -> list[tuple[int, int]]:
-    """Who meets whom: pairs of different members, no pair twice.
+    """Return the pairs that are compared: of different members, no pair twice.
 
     All pairs, if that gives nobody more than `opponents`; else every member meets exactly `opponents` others (one fewer
     where that is odd), its nearest on a ring.

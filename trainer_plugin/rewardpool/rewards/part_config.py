@@ -22,7 +22,7 @@ PAIR_FIELDS = ("response_a", "response_b")
 COMMON_FIELDS = (
     *("answer_format", "conversation", "data_source", "high", "low", "mark", "question", "reference", "responses"),
 )
-"""Of a judge's prompt, with `extra_info[NAME]` and those of the mode."""
+"""Fields of a judge's prompt, with `extra_info[NAME]` and those of the mode."""
 
 
 def check_function(function: Any) -> Any:
@@ -74,7 +74,7 @@ class FixedMoments(_Model):
 
 
 class Part(_Model):
-    """What every part has."""
+    """Fields that every part has."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
     """Names the part's raw score in `Rating.components`. Default: the name of its pool or function."""
@@ -91,13 +91,13 @@ class Part(_Model):
     gate: Gate | None = None
     """Makes it a gate; for combine `gate`."""
     on_failure: FailurePolicy = "raise"
-    """Where the part has no score. `raise`: the error. `skip`: the total is None. Or one of these for each fault, and
-    for `policy` a penalty that stands for the score, such as `{policy: {penalty: -1}, verifier: skip}`; the component
-    is None all the same. Default: that of the whole reward."""
+    """Policy where the part has no score. `raise`: the error. `skip`: the total is None. Or one of these for each
+    fault, and for `policy` a penalty that stands for the score, such as `{policy: {penalty: -1}, verifier: skip}`; the
+    component is None all the same. Default: that of the whole reward."""
 
     @property
     def scorer(self) -> str:
-        """What scores, in words and without secrets, such as `pool rl/skywork`."""
+        """The scorer in words and without secrets, such as `pool rl/skywork`."""
         return self.name
 
     @model_validator(mode="after")
@@ -111,11 +111,11 @@ class Criterion(_Model):
     """One line of a rubric."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=60)]
-    """What its answer is called."""
+    """Name of its answer."""
     says: Annotated[str, Field(min_length=1)]
-    """What is asked."""
+    """The question."""
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    """How much it counts, relative to the others."""
+    """Weight relative to the others."""
 
 
 class MetaConfig(RewardConfig):
@@ -125,7 +125,7 @@ class MetaConfig(RewardConfig):
     """
 
     keep: Annotated[int, Field(ge=1, le=64)]
-    """How many answers vote: those that it scores highest."""
+    """Number of answers that vote: those that it scores highest."""
     tokenizer: str | None = None
     """As for a Discriminative pool's part."""
     chat_template: Path | None = None
@@ -153,13 +153,13 @@ class MetaConfig(RewardConfig):
 
 
 class ReasoningConfig(_Model):
-    """How a model marks its thoughts: one block at the very beginning of what it writes."""
+    """Marks of a model's thoughts: one block at the very beginning of its text."""
 
     tags: tuple[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]] | None = None
     """The opening and the closing tag. Default: those of known models, such as `<think>` and `[THINK]`."""
     prompt_opens: bool | None = None
-    """Whether the model's prompts end in the opening tag, so that what it writes has only the closing one. Default: of
-    a policy, what the trainer knows of the prompt; where it knows nothing, a response with the closing tag alone is
+    """True if the model's prompts end in the opening tag, so that its text has only the closing one. Default: of a
+    policy, what the trainer knows of the prompt; where it knows nothing, a response with the closing tag alone is
     refused. Of a judge, false."""
 
     def to_reasoning(self) -> Reasoning:
@@ -168,7 +168,7 @@ class ReasoningConfig(_Model):
 
 
 class JudgeConfig(_Model):
-    """How a Generative pool is asked."""
+    """Config of the questions to a Generative pool."""
 
     mode: Literal["pointwise", "pairwise", "listwise"] = "pointwise"
     """`pointwise`: what a response is worth. `pairwise`: which of two is better, asked in both orders; the score is the
@@ -203,23 +203,23 @@ class JudgeConfig(_Model):
     reasoning_characters: Annotated[int, Field(ge=0, le=100_000)] | None = None
     """Longest reasons in JSON that the engine allows, so that the score comes within `max_tokens`. 0: no reasons."""
     reasoning: ReasoningConfig = ReasoningConfig()
-    """How the judge marks its thoughts, which may precede the answer. Not needed where the engine has a reasoning
-    parser."""
+    """Marks of the judge's thoughts, which may precede the answer. Not needed where the engine has a reasoning parser.
+    """
     votes: Annotated[int, Field(ge=1, le=64)] = 1
     """Independent answers to one question."""
     vote: Literal["median", "mean", "majority"] = "median"
-    """What becomes of several."""
+    """Combination of several votes."""
     meta: MetaConfig | None = None
     """A reward model that chooses which of the votes count: it scores each answer as a response to its question."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Default: 0 for one vote, 0.7 for several. An unreadable answer is asked for again at 0.7 or more."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 512
-    """Of one answer, its reasoning included."""
+    """Tokens of one answer, its reasoning included."""
     retries: Annotated[int, Field(ge=0, le=10)] = 2
-    """How often an unreadable answer is asked for again, with another seed. One vote costs at most `retries` + 1
-    generations, those at workers that fail or are hedged included."""
+    """Number of times that an unreadable answer is requested again, with another seed. One vote costs at most `retries`
+    + 1 generations, those at workers that fail or are hedged included."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Of the first answer; every further one has another."""
+    """Seed of the first answer; every further one has another."""
     sampling: dict[str, Any] = {}
     """Further fields of a chat completion request, such as `top_p`. Routers drop those they do not know."""
 
@@ -264,7 +264,7 @@ class JudgeConfig(_Model):
 
     @property
     def key(self) -> str:
-        """What the answer is called."""
+        """Key of the answer."""
         return {"pointwise": "score", "pairwise": "winner", "listwise": "scores"}[self.mode]
 
     @property
@@ -276,11 +276,11 @@ class JudgeConfig(_Model):
         return Rubric(each, {line.name: line.weight for line in self.rubric}) if self.rubric else each
 
     def answer_format(self) -> AnswerFormat[float]:
-        """How it answers about one response or a pair. Raises ValueError."""
+        """Return the format of an answer about one response or a pair. Raises ValueError."""
         return self._format(self.scale)
 
     def list_format(self, count: int) -> AnswerFormat[tuple[float, ...]]:
-        """How it answers about so many responses. Raises ValueError."""
+        """Return the format of an answer about so many responses. Raises ValueError."""
         return self._format(Several(Range(*self.range, whole=self.whole), count))
 
     def _format(self, scale: Scale[T]) -> AnswerFormat[T]:
@@ -310,7 +310,7 @@ class JudgeConfig(_Model):
 
 
 class StepsConfig(_Model):
-    """How a response is divided for a process reward model."""
+    """Division of a response for a process reward model."""
 
     separator: Annotated[str, Field(min_length=1)] = SEPARATOR
     """Stands between steps of the policy's response. Each step is shown with the step token in its place."""
@@ -322,9 +322,9 @@ class PoolPart(Part):
     """A reward pool, of any type."""
 
     client: RewardConfig
-    """How the pool is found and asked: in a config, its fields stand beside those of the part."""
+    """Config of the client: in a config, its fields stand beside those of the part."""
     type: Literal["Discriminative", "Generative", "Function"] | None = None
-    """What the pool serves. Needed with a bare `url` only, because discovery knows it."""
+    """Type of the pool. Needed with a bare `url` only, because discovery knows it."""
     tokenizer: str | None = None
     """For Discriminative: folder or hub name of the reward model's tokenizer. Default: that of the pool's model."""
     chat_template: Path | None = None
@@ -342,7 +342,7 @@ class PoolPart(Part):
     """For Discriminative, with a step token. `outcome`: the reward is one number, the aggregate that the pool declares.
     `process`: each step has its own reward, at the token where it ends; for trainers that take such rewards."""
     strip_reasoning: bool | ReasoningConfig = False
-    """Whether the policy's thoughts are left out of what is scored; thoughts that do not end leave an empty answer."""
+    """Leave the policy's thoughts out of what is scored; thoughts that do not end leave an empty answer."""
     judge: JudgeConfig = JudgeConfig()
     """For Generative."""
 
@@ -383,8 +383,8 @@ class FunctionPart(Part):
     kwargs: Mapping[str, Any] = {}
     """Further arguments; they win over those four."""
     run_in: Literal["processes", "threads"] = "processes"
-    """Where it runs. `processes`: each call in one of its own, which can be stopped; an async function on one's event
-    loop. `threads`: in the job, where it shares objects with it; a thread cannot be stopped."""
+    """Place where it runs. `processes`: each call in one of its own, which can be stopped; an async function on one's
+    event loop. `threads`: in the job, where it shares objects with it; a thread cannot be stopped."""
     concurrency: Count | None = None
     """Calls at a time. Default: as many as there are processors, and 32 of an async function or in threads."""
     cpu_seconds: PositiveSeconds = 30.0

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 PICTURE_TYPES = ("image", "image_url")
 """Types of a message's blocks that are pictures."""
 MAX_PICTURE_BYTES = 14 * 1024 * 1024
-"""Of the data: URLs in one question, together: a worker takes 16 MiB."""
+"""Bytes of the data: URLs in one question, together: a worker takes 16 MiB."""
 _DATA_URL = re.compile(r"data:image/[a-z0-9.+-]+;base64,[A-Za-z0-9+/]+=*", re.IGNORECASE)
 _SIGNATURES = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "png"),
@@ -34,7 +34,7 @@ class Picture:
 
     @property
     def embedded_bytes(self) -> int:
-        """What it adds to a request beside an address."""
+        """Bytes that it adds to a request beside an address."""
         return len(self.url) if self.url.startswith("data:") else 0
 
     def to_part(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What becomes of an episode: one total for the trainer, and beside it everything the total was made of."""
+"""Result for an episode: one total for the trainer, and all that it was made of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class StepReward:
 
 @dataclass(frozen=True, kw_only=True)
 class Rating:
-    """How good one episode is.
+    """Reward of one episode.
 
     Attributes:
         total: The reward; None where it is explicitly unscored, so that no number stands for "unknown".

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Tags(NamedTuple):
-    """What stands before and after thoughts."""
+    """Text before and after thoughts."""
 
     opening: str
     closing: str
@@ -95,7 +95,7 @@ def opens_reasoning(prompt: str, tags: Sequence[Tags] = KNOWN) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Reasoning:
-    """How a policy marks its thoughts.
+    """Marks of a policy's thoughts.
 
     Attributes:
         tags: The policy's own; None for the known ones.

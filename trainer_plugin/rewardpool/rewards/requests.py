@@ -1,4 +1,4 @@
-"""How many requests the responses to one prompt come to, so that a job announces what its pools will be asked. Pure."""
+"""Number of requests for the responses to one prompt, so that a job announces what its pools will receive. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

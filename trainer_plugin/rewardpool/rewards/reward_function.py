@@ -1,4 +1,4 @@
-"""What a part is once it is open: something that scores an episode, or the episodes of a group against each other."""
+"""An open part: a scorer of an episode, or of the episodes of a group against each other."""
 
 import asyncio
 from collections.abc import Awaitable, Collection, Mapping, Sequence

@@ -20,7 +20,7 @@ from rewardpool_runtime.json_values import described
 Text = str | Sequence[Message]
 """Bare text, or chat messages."""
 Info = Mapping[str, Any] | str
-"""What else is known of a row; a text is the JSON of a mapping."""
+"""Further fields of a row; a text is the JSON of a mapping."""
 Row = Episode | tuple[Text, Text] | Mapping[str, Any]
 """An episode, a prompt and the response to it, or a mapping with both and further fields of `Episode`."""
 

@@ -22,7 +22,8 @@ Together = Callable[[Any], Sequence[Any]]
 
 
 KEPT_VERSIONS = 1024
-"""Whose moments are kept. A group is trained on at most `max_staleness` updates after it was begun, so at most 1000."""
+"""Versions whose moments are kept. A group is trained on at most `max_staleness` updates after it was begun, so at most
+1000."""
 
 
 def alone(own: Any) -> Sequence[Any]:
@@ -32,7 +33,7 @@ def alone(own: Any) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class Sums:
-    """Of some scores.
+    """Sums of some scores.
 
     Attributes:
         count: How many.

@@ -1,4 +1,4 @@
-"""How exact a reward model's scores are, so that noise is never scaled up to a difference. Pure."""
+"""Exactness of a reward model's scores, so that noise is never scaled up to a difference. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal

@@ -33,10 +33,10 @@ class Together(Generic[A, B]):
         self._what = what
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=what)
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Asked[A, B]]] = {}
-        """What is asked while the thread works, by the loops that ask."""
+        """Arguments that wait while the thread works, by their event loops."""
 
     async def of(self, what: A) -> B:
-        """What comes of this.
+        """Return the results of a batch.
 
         Raises:
             Exception: The error that the work has for this.
@@ -51,7 +51,7 @@ class Together(Generic[A, B]):
         return await asked.outcome
 
     async def alone(self, work: Callable[[], T]) -> T:
-        """What other work on the same thread returns."""
+        """Return the result of other work on the same thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class _Asked(Generic[A, B]):
 
 
 def or_error(work: Callable[[], T]) -> T | Exception:
-    """What it returns, or what it raises."""
+    """Return the result, or the exception."""
     try:
         return work()
     except Exception as error:

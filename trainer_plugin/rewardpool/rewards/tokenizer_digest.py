@@ -8,9 +8,9 @@ import hashlib
 from pathlib import Path
 
 FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json")
-"""What makes a fast tokenizer, and its chat template."""
+"""Files of a fast tokenizer, and its chat template."""
 SLOW_FILES = ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt", "vocab.txt")
-"""What makes one, where there is no tokenizer.json."""
+"""Files of a tokenizer without tokenizer.json."""
 
 
 def tokenizer_digest(source: str, *, revision: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What a sandbox on this machine lets code reach, found by trying it."""
+"""Probe of a sandbox on this machine: finds by trying what code can reach."""
 
 import os
 import tempfile

@@ -29,7 +29,7 @@ SAMPLE_SECONDS: Final = (0.01, 0.03)
 STARVED_SECONDS: Final = 60.0
 """Beyond 20 times its processor seconds; whoever did not get them by then is starved."""
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-"""Of all that a program returns."""
+"""Bytes of all that a program returns."""
 END_SECONDS: Final = 0.1
 """For a process that closed its socket to begin to end. The kernel says so of one that ends before it closes its files;
 in a longer time one that goes on could use up its processor seconds, and how it ended would depend on the machine."""
@@ -39,7 +39,7 @@ _EXITING: Final = 0x4
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """What a process may use.
+    """Limits of a process.
 
     Attributes:
         cpu_seconds: Of processor time.
@@ -199,12 +199,12 @@ class Process:
 
     @property
     def stdout(self) -> str:
-        """What it wrote to standard output so far."""
+        """Standard output so far."""
         return self._output.written[: self._allowance.output_bytes].decode(errors="replace")
 
     @property
     def stderr(self) -> str:
-        """What it wrote to standard error so far."""
+        """Standard error so far."""
         return self._errors.written[: self._allowance.output_bytes].decode(errors="replace")
 
     def close(self) -> float:

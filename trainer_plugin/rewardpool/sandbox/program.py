@@ -28,7 +28,7 @@ FILE: Final = "<response>"
 MAX_TEXT: Final = 2_000
 """Characters of a message."""
 MAX_FRAMES: Final = 20
-"""Of a traceback, the last ones."""
+"""The last frames of a traceback that are kept."""
 
 
 def serve(talk: int, *, parent: int) -> None:

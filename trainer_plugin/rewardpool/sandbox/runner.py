@@ -123,7 +123,7 @@ def _too_long(total: int) -> Verdict:
 
 
 class _Run:
-    """What the processes of one run came to."""
+    """Result of the processes of one run."""
 
     def __init__(self, code: str, allowance: Allowance, *, folder: str | None, preload: Sequence[str]) -> None:
         self._code = code

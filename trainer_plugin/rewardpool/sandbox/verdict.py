@@ -1,4 +1,4 @@
-"""What came of a program that a policy wrote."""
+"""Verdict on a program that a policy wrote."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ Outcome = Literal[
     "crashed",
     "exited",
 ]
-"""How it ended, by the policy's own doing: `failed` had wrong values, `raised` an exception, `crashed` died by a
+"""End of a program, by the policy's own doing: `failed` had wrong values, `raised` an exception, `crashed` died by a
 signal, `exited` ended before it had answered. What the machine caused raises `SandboxError`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a program did.
+    """Verdict on a program.
 
     Attributes:
         outcome: `passed` only where every test was; else that of the first which was not.

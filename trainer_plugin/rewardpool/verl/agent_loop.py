@@ -64,7 +64,7 @@ class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not 
 
 
 class InlineScorer:
-    """What all agent loops of one worker score by."""
+    """The scorer of all agent loops of one worker."""
 
     def __init__(self, config: Any, settings: Settings, scorer: ResponseScorer) -> None:
         """Keep them.

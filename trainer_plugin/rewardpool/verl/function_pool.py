@@ -28,10 +28,10 @@ from rewardpool_runtime.json_values import finite, shown
 
 @dataclass(frozen=True)
 class FunctionPool:
-    """What a reward function is given of a pool."""
+    """A pool as a reward function receives it."""
 
     address: str
-    """Where its requests go, without a scheme."""
+    """Address for its requests, without a scheme."""
     tokenizer: Any
     """The model's; None where it is not known which model is served, or that is a function."""
     bursts: Bursts
@@ -50,7 +50,7 @@ async def shared_function_pool(spec: Mapping[str, Any], *, path: str, workers: i
 
 
 def checked_result(result: dict[str, Any]) -> dict[str, Any]:
-    """What verl's manager made of a function's answer.
+    """Return the result of a function as verl's manager keeps it.
 
     Raises:
         FunctionFailedError: The reward is no finite number; verl would train on it.

@@ -23,7 +23,7 @@ _Tokens = tuple[list[int], Sequence[int] | None]
 
 @dataclass(frozen=True)
 class VerlScore:
-    """What verl is given of one response."""
+    """Result of one response for verl."""
 
     score: float
     """The reward, finite."""

@@ -11,7 +11,7 @@ from rewardpool.rewards.episode import Episode, Message, medium_of, read_extra_i
 SINGLE_TURN = 2
 """verl's number of turns where the policy was asked, and has answered once."""
 _KNOWN_ELSEWHERE = "raw_prompt"
-"""Of `tool_extra_fields`: verl's agent loop puts the whole prompt there as well."""
+"""Name in `tool_extra_fields`: verl's agent loop puts the whole prompt there as well."""
 
 
 def response_ids(tensors: Mapping[str, Any], others: Mapping[str, Any]) -> list[int]:
@@ -40,7 +40,9 @@ def prompt_tail_ids(tensors: Mapping[str, Any]) -> list[int] | None:
 
 
 def medium(others: Mapping[str, Any]) -> str | None:
-    """What a row has beside text, by the word that verl's config has for it: `image`, `video` or `audio`; else None."""
+    """Return the medium that a row has besides text, by verl's word: `image`, `video` or `audio`; None where it has
+    none.
+    """
     found = medium_of(others.get("raw_prompt", ()))
     if found is None:
         given = others.get("multi_modal_data") or {}
@@ -51,7 +53,7 @@ def medium(others: Mapping[str, Any]) -> str | None:
 
 
 def beside_prompt(others: Mapping[str, Any]) -> str | None:
-    """What a row has more of than its prompt's messages show, as `medium` says it; None where they show all of it."""
+    """Return the medium of which a row has more than its prompt's messages show; None where they show all of it."""
     shown: Counter[str] = Counter()
     for message in others.get("raw_prompt", ()):
         content = message.get("content")
@@ -105,7 +107,7 @@ def episode(
 
 
 def _extra_info(others: Mapping[str, Any]) -> dict[str, Any]:
-    """What verl gives a reward function as `extra_info`, with the names it uses."""
+    """Return the mapping that verl gives a reward function as `extra_info`, with verl's names."""
     tool_fields = {
         name: value for name, value in (others.get("tool_extra_fields") or {}).items() if name != _KNOWN_ELSEWHERE
     }

@@ -1,4 +1,4 @@
-"""What a verl config says under `reward` about the pool, checked before the first sample. Pure.
+"""The part of a verl config under `reward` about the pool, checked before the first sample. Pure.
 
 reward.pool=rl/skywork                                            one pool
 reward.rewardpool={on_failure: ..., rewards: [...]}               any of `RewardConfig`, of a part, or a mixture
@@ -33,7 +33,7 @@ _OUTCOME_ESTIMATORS = frozenset(
 )
 """Advantage estimators of verl's that make one number of all rewards of a response, or take a number off it."""
 OWN_NAMES = frozenset({"score", "unscored", "fault", "failure", "said"})
-"""Of `reward_extra_info`, which nothing that a function returns may take."""
+"""Names of `reward_extra_info` that a function's result may not have."""
 _SCORERS = frozenset({"pool", "url", "function", "length_penalty", "rewards"})
 
 
@@ -46,11 +46,11 @@ class Settings:
     samples: int | None = None
     """Of one rollout over all reward workers; None where the config does not say."""
     group: int | None = None
-    """Of these, the responses to one prompt."""
+    """Number of responses to one prompt."""
     calls_function: bool = False
-    """Whether the config names a reward function of the user's own, which is to have the pool's address."""
+    """True if the config names a reward function of the user's own, which needs the pool's address."""
     inline: bool = False
-    """Whether agent loops score what they have written, and no reward worker does."""
+    """True if agent loops score their responses themselves, rather than reward workers."""
     agent_loop: str = "single_turn_agent"
     """The agent loop of verl's, or of the user's, that writes then."""
     workers: int = 1
@@ -58,15 +58,15 @@ class Settings:
     reward_workers: int = 1
     """verl's reward workers, to any of which it gives each trajectory that no agent loop has scored."""
     rewards_steps: bool = False
-    """Whether each step of a response has a reward of its own."""
+    """True if each step of a response has its own reward."""
     max_response_tokens: int | None = None
     """From this length on a response was cut off, if it does not end by itself."""
     info: tuple[str, ...] = ()
-    """What functions return beside their score and verl gets as names of their own."""
+    """Keys of functions' results that verl gets under names of their own."""
 
     @property
     def announced(self) -> dict[str, Any]:
-        """What `shared_reward` takes of it for the demand."""
+        """Arguments of `shared_reward` for the demand."""
         return {"samples": self.samples, "group": self.group, "workers": self.workers}
 
 

@@ -31,7 +31,6 @@ class _Group:
     """Members that have begun, and neither ended nor wait."""
     waiting: list[_Waiting] = field(default_factory=list)
     reward: OpenReward | None = None
-    """Of those that wait."""
 
 
 class Member:

@@ -1,4 +1,4 @@
-"""What of a reward's scores is kept, and where."""
+"""Config of a ledger: the scores that are kept, and the folder."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,8 +17,7 @@ class LedgerConfig(BaseModel):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the prompts whose scores are kept: all responses to a prompt, or none of them."""
     text: bool = False
-    """Whether prompts, responses and what else is known of them are kept, for `rewardpool rescore`, and not only their
-    hashes."""
+    """Keep prompts, responses and what else is known of them, for `rewardpool rescore`, and not only their hashes."""
     format: Literal["jsonl", "parquet"] = "jsonl"
     """`parquet` puts a Parquet file in the place of each file of JSON lines that is full, and of the last one at the
     end."""

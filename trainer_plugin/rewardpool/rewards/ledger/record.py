@@ -21,7 +21,7 @@ MOST_PROBLEM: Final = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Scorer:
-    """What scores for a part.
+    """Scorer of a part.
 
     Attributes:
         part: Its name.
@@ -39,7 +39,7 @@ class Scorer:
 
 
 class Entry(NamedTuple):
-    """What a part said of an episode; made for every score, on the reward's loop."""
+    """Result of a part for an episode; made for every score, on the reward's loop."""
 
     at: float
     """Seconds since 1970."""
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
     seconds: float
     """From the part's turn to its score, queueing and retries included."""
     revisions: Sequence[str]
-    """Of the pool's workers, those that answered."""
+    """Revisions of the pool's workers that answered."""
     workers: Sequence[str]
     """Their names."""
 

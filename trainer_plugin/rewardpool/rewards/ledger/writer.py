@@ -37,7 +37,7 @@ FLUSH_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerReport:
-    """What became of a ledger.
+    """Report on a ledger.
 
     Attributes:
         records: Scores that are in its files.
@@ -67,7 +67,7 @@ class Ledger:
         self._is_over = False
         self._begun = 0
         self._ended = 0
-        """Of the writes that were begun."""
+        """Number of writes that ended."""
         self._stopped: str | None = None
         self._records = 0
         self._left_out = 0
@@ -94,7 +94,7 @@ class Ledger:
         self._waiting.append(Entry(time.time(), scorer, episode, outcome, seconds, revisions, workers))
 
     def report(self) -> LedgerReport:
-        """What became of it so far."""
+        """Return the report so far."""
         return LedgerReport(records=self._records, left_out=self._left_out, stopped=self._stopped)
 
     def flush(self) -> None:
