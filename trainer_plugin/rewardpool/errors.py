@@ -119,7 +119,7 @@ class RolloutError(RewardPoolError):
 
 
 class TrainingError(RewardPoolError):
-    """The policy cannot be trained any further: its gradients are no numbers."""
+    """The policy cannot be trained any further: its gradients are not finite."""
 
 
 class OtherRankError(RewardPoolError):
@@ -247,7 +247,7 @@ class SampleTooLongError(SampleError):
 
 
 class InvalidSampleError(SampleError):
-    """The sample cannot be scored whoever tries: malformed, or of a kind that the pool's model does not take.
+    """The sample cannot be scored by any worker: malformed, or of a kind that the pool's model does not take.
 
     The caller made it, so its fault is `verifier`: never `policy`, which a penalty may be named for.
     """

@@ -15,7 +15,7 @@ class Logprobs:
     tokens. Token 0 has no log-probability, so `start` is at least 1.
 
     Arrays are memoryviews with a shape: `numpy.asarray(logprobs.logprobs)` makes a NumPy array of one without a copy,
-    and `torch.from_numpy` of that a tensor. One that was not asked for is None.
+    and `torch.from_numpy` of that a tensor. One that was not requested is None.
 
     Attributes:
         start: Position of the first row.
@@ -54,7 +54,7 @@ class Logprobs:
 
     @property
     def ids_logprobs(self) -> memoryview | None:
-        """Log-probabilities of the `ids` that were asked for; float32, shape (rows, m)."""
+        """Log-probabilities of the requested `ids`; float32, shape (rows, m)."""
         return _shaped(self.flat.ids_logprobs, self._asked.rows, self._asked.ids_per_row)
 
 

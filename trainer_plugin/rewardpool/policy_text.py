@@ -32,7 +32,7 @@ MEDIA = (
 TAIL_CHARACTERS = 80
 """Characters at the end of a prompt, in which an opening tag fits."""
 MAX_TURNS = 16
-"""User's turns of a prompt that can be told apart."""
+"""Most user's turns of a prompt that can be read back."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class PolicyText:
             field: Path of the config's field that names it, for messages.
 
         Raises:
-            ConfigError: There is no such tokenizer.
+            ConfigError: Tokenizer not found.
         """
         if source is None:
             return cls(field=field)

@@ -42,7 +42,7 @@ class RewardWorker:
         self._lazy = LazyReward(spec, announcement=announcement)
 
     async def opened(self) -> int:
-        """Open the reward, and tell by the process id that it is. Raises what `open_reward` raises."""
+        """Open the reward, and return the process id. Raises what `open_reward` raises."""
         await asyncio.to_thread(self._lazy.opened)
         return os.getpid()
 
@@ -111,7 +111,7 @@ class RewardWorkers:
         return list(ray.get([actor.reports.remote() for _, actor in self._actors]))
 
     def close(self) -> None:
-        """End the actors, whoever else has handles of them."""
+        """End the actors, also where others have handles of them."""
         for _, actor in self._actors:
             ray.kill(actor)
 

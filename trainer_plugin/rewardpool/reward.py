@@ -363,7 +363,7 @@ class _Begun:
         self._future.add_done_callback(ended)
 
     def cancel(self) -> set[asyncio.Task[Any]]:
-        """Nobody waits for it any more; nothing runs on this event loop."""
+        """Cancel it; nothing runs on this event loop."""
         self._future.cancel()
         return set()
 

@@ -122,7 +122,7 @@ class Scored:
         value: The raw score, finite; no activation applied.
         attempts: Requests that were sent for it.
         seconds: From the first request to the answer.
-        penalised_for: Why there is no score, where `value` is the penalty that `on_failure` names for `policy`.
+        penalised_for: Reason for the missing score, where `value` is the penalty that `on_failure` names for `policy`.
         steps: Of a pool whose `spec.model.head.type` is TokenLevel: the values of the text's steps, in their order, of
             which `value` is the aggregate. None for every other pool.
         info: What a pool's function returned beside its score, JSON values.

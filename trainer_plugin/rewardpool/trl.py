@@ -170,7 +170,7 @@ class Columns:
         """Return the columns of each row as fields of an `Episode`.
 
         Raises:
-            ConfigError: There is no such column.
+            ConfigError: Column not found.
         """
         truths = self._column(columns, "ground_truth", self._ground_truth) or [None] * rows
         sources = self._column(columns, "data_source", self._data_source) or [""] * rows
@@ -228,10 +228,10 @@ class TrlReward:
 
     @contextmanager
     def _announced(self, state: Any) -> Iterator[None]:
-        """Tell the pools that samples come now, and afterwards that the policy is updated.
+        """Announce to the pools that samples come now, and afterwards that the policy is updated.
 
         Without a state it is `AsyncGRPOTrainer`'s child process that asks: that generates all the time, in one rollout
-        that never ends, and nobody waits for a single group.
+        that never ends, and no step waits for a single group.
         """
         steps = getattr(state, "max_steps", 0) - getattr(state, "global_step", 0)
         demands = self._lazy.announce(steps=steps if steps > 0 else None)

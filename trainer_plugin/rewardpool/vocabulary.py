@@ -15,7 +15,7 @@ def digest_of(tokenizer: Any, *, field: str) -> str:
         field: What messages call it.
 
     Raises:
-        ConfigError: It cannot be loaded, or is no tokenizer.
+        ConfigError: It cannot be loaded, or is not a tokenizer.
     """
     if isinstance(tokenizer, str):
         from rewardpool.rewards.chat import load_tokenizer  # transformers, which no other part of a teacher needs

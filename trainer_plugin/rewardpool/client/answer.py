@@ -63,7 +63,7 @@ def read_score(status: int, body: bytes, sample: str, *, echo: Echo, adapter: st
     """The score in an answer to one sample, by the adapter that was asked for if one was.
 
     Raises:
-        SampleError: This sample cannot be scored, whoever tries.
+        SampleError: This sample cannot be scored by any worker.
         RetryableError: Another attempt may do.
     """
     return read_scores(status, body, sample, count=1, echo=echo, adapter=adapter)[0]
@@ -107,7 +107,7 @@ def _read(
 
 
 def check_echo(status: int, body: bytes, echo: Echo) -> Signature | None:
-    """Refuse an answer to another request, whatever else it says, and return whose it is; None of what is no answer.
+    """Refuse an answer to another request, and return its signature; None where it is not an answer.
 
     Raises:
         RetryableError: It is to another request, or of another revision than the one that may answer.
@@ -149,7 +149,7 @@ def read_judgement(status: int, body: bytes, sample: str) -> Judgement:
     `content` is null where `max_tokens` ended the judge within the reasoning that its engine separates.
 
     Raises:
-        SampleError: This request cannot be answered, whoever tries.
+        SampleError: This request cannot be answered by any worker.
         RetryableError: Another attempt may do.
     """
     choice = _first_choice(status, body, sample)
@@ -166,7 +166,7 @@ def read_first_token(status: int, body: bytes, sample: str) -> list[tuple[str, f
     """The alternatives of a chat completion's first token, and the logarithms of their probabilities, none above 0.
 
     Raises:
-        SampleError: This request cannot be answered, whoever tries.
+        SampleError: This request cannot be answered by any worker.
         RetryableError: Another attempt may do.
     """
     choice = _first_choice(status, body, sample)
@@ -200,7 +200,7 @@ def read_object(status: int, body: bytes, sample: str) -> dict[str, Any]:
     """The JSON object that an answer is, whatever it says.
 
     Raises:
-        SampleError: This request cannot be answered, whoever tries.
+        SampleError: This request cannot be answered by any worker.
         RetryableError: Another attempt may do.
     """
     _check_status(status, body, sample)

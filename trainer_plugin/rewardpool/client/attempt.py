@@ -82,5 +82,5 @@ class Attempt(Exchange):
             self.request.attempt_ended(self, error=error)
 
     def cancel(self) -> None:
-        """Close it: nobody wants its answer any more."""
+        """Close it: its answer is not wanted any more."""
         self.give_up(asyncio.CancelledError())

@@ -3,7 +3,7 @@
     a slot is free -> as many samples as its share of those that wait -> one request -> each its score
                                                                       -> an error: each sent alone, as without batches
 
-Nobody waits for a batch to fill: with a free slot a sample goes at once and alone, and the last ones of a burst go
+Batches are not waited for: with a free slot a sample goes at once and alone, and the last ones of a burst go
 alone beside each other. So the slots are as full as without batches. Routers count requests, and autoscaling is about
 samples: the job's demand says how many of them a request has (`Demand.samples_per_request`).
 

@@ -1,4 +1,4 @@
-"""Circuit breaker: tell a broken pool from samples that fail each for itself. Pure.
+"""Circuit breaker: distinguishes a broken pool from samples that fail each for itself. Pure.
 
     no score yet       -> nothing is proven: N failures of one kind are the pool's, and so is the first 404, 405 or the
                           like. What is to get a penalty waits while others are under way, any of which may be

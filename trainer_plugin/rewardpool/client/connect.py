@@ -37,7 +37,7 @@ W = TypeVar("W")
 
 
 class UnreachableError(Exception):
-    """There is no connection, or who answers on it speaks no HTTP."""
+    """The connection failed, or its other end does not speak HTTP."""
 
 
 class Turns(Generic[W]):

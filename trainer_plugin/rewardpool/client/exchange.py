@@ -1,4 +1,4 @@
-"""One request on its way to its answer, which whoever sent it is called with."""
+"""One request on its way to its answer, with which its sender is called."""
 
 import asyncio
 from typing import NamedTuple, Protocol
@@ -28,7 +28,7 @@ class Carrier(Protocol):
         """Send a request; False where the connection is closed."""
 
     def give_up(self) -> None:
-        """Nobody wants the answer."""
+        """The answer is not wanted any more."""
 
     def leave(self) -> None:
         """The request that it was made for is gone."""
@@ -55,14 +55,14 @@ class Exchange:
         return MAX_ANSWER_BYTES
 
     def answered(self, answer: Answer) -> None:
-        """Somebody answered. It must not raise."""
+        """An answer has come. It must not raise."""
         raise NotImplementedError
 
     def failed(self, error: Exception) -> None:
-        """Nobody answers any more; it must not raise.
+        """No answer will come; it must not raise.
 
         Args:
-            error: UnreachableError where nobody can be reached, BrokenError where somebody was and is no more,
+            error: UnreachableError where the address cannot be reached, BrokenError where the connection broke,
                 InvalidResponseError for an answer that is too large or compressed.
         """
         raise NotImplementedError
@@ -72,7 +72,7 @@ class Exchange:
         return True
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more: close its connection."""
+        """The answer is not wanted any more: close its connection."""
         if self.is_over:
             return
         self.is_over = True

@@ -41,7 +41,7 @@ MIN_KNOWN = 20
 BLIND_SECONDS = 5.0
 """For a request that no worker has, before its usual time is known."""
 MOST_RECHECK_SECONDS = 15.0
-"""Between two looks at a request that is in work."""
+"""Seconds between two checks of a request that is in work."""
 SHARE = 0.05
 """Maximum share of requests that get a second attempt, in the long run."""
 MIN_BURST = 8.0
@@ -52,7 +52,7 @@ MOST_HEDGES = 7
 notices some seconds later; by then the last of these has been sent."""
 RECENT = 256
 REFRESH = 16
-"""Answers between two looks at the quantile; sorting for each one would cost more than it tells."""
+"""Answers between two calculations of the quantile; sorting for each one would cost more than it is worth."""
 
 
 class Hedging:
@@ -76,13 +76,13 @@ class Hedging:
             self._usual = ordered[math.ceil(QUANTILE * len(ordered)) - 1]
 
     def sent(self) -> None:
-        """A request was sent that is no hedge: a part of another one is earned."""
+        """Count a request that is not a hedge: a part of a hedge is earned."""
         self._tokens = min(self._capacity, self._tokens + SHARE)
 
     def wait(self, elapsed: float, *, beside: int = 0, is_lost: bool = False) -> float:
-        """Seconds until a request that has taken `elapsed` should be looked at again; 0 when it is a straggler.
+        """Return the seconds until a request that has taken `elapsed` is checked again; 0 when it is a straggler.
 
-        Where that is not known, or nothing is left of the budget, it is looked at again after the floor. With `beside`
+        Where that is not known, or nothing is left of the budget, it is checked again after the floor. With `beside`
         others sent already, `elapsed` is that of the latest. `is_lost`: the workers say that none of them has it.
         """
         if self._tokens < 1 or (self._usual is None and not is_lost):
@@ -117,7 +117,7 @@ class Hedging:
 
 
 class Race(Generic[T]):
-    """The hedges beside one request, of which whatever is answered first counts; made when it is first looked at."""
+    """The hedges beside one request, of which the first answer counts; made at the first check."""
 
     __slots__ = ("_budgeted", "_hedging", "_request", "_sent", "failed_at_worker", "hedges")
 

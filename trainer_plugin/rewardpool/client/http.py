@@ -12,7 +12,7 @@ makes some 90 objects for each request in flight (docs/results/client.md has the
 compared). Here a request in flight is one object, its `Exchange`, which is called when the answer is there; a task is
 made only where a connection must be. The parser is httptools', the one of uvicorn.
 
-What is not here: redirects (the key would go to wherever they point), compression (none is asked for), cookies,
+What is not here: redirects (the key would go to wherever they point), compression (none is requested), cookies,
 proxies, pipelining. Deadlines are the caller's: a request that is cancelled closes its connection.
 """
 
@@ -176,7 +176,7 @@ class _Connection(asyncio.Protocol):
         self._is_used = False
 
     def begin(self, exchange: Exchange) -> bool:
-        """Send a request, unless the connection is closed; its end may not be told yet, and it would be lost."""
+        """Send a request, unless the connection is closed; its end may not be reported yet, and it would be lost."""
         if self._transport.is_closing():
             return False
         self._answer = _Incoming()
@@ -186,7 +186,7 @@ class _Connection(asyncio.Protocol):
         return True
 
     def give_up(self) -> None:
-        """Nobody wants the answer."""
+        """The answer is not wanted any more."""
         self._exchange = None
         self.abort()
 

@@ -1,4 +1,4 @@
-"""Which requests the workers have in work, so that none of these is asked for again.
+"""Requests that workers have in work, so that none of these is sent again.
 
 A router hands on whole answers only: a request in work looks like one at a silent worker. But both routers answer
 `GET /engine_metrics` with the metrics of all workers, among them a line for each request (`rewardpool_worker.in_work`),

@@ -107,7 +107,7 @@ class AdaptiveLimiter:
         self._waiting.pop(waiter, None)
 
     def give_back(self) -> None:
-        """Give a slot back; whoever waits longest has it."""
+        """Release a slot; the request that waits longest gets it."""
         self._taken -= 1
         self._fill()
 

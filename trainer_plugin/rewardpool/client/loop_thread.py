@@ -41,7 +41,7 @@ class Work(concurrent.futures.Future[T], ABC):
 
     @abstractmethod
     def give_up(self) -> None:
-        """Nobody wants it any more, whether it was begun or not; if it was, `settle` is called. On the loop."""
+        """Cancel it, whether it was begun or not; if it was, `settle` is called. On the loop."""
 
     def settle(self, outcome: Callable[[], T]) -> None:
         """Hand on what it came to, which the function returns or raises; once, on the loop."""
@@ -188,7 +188,7 @@ class LoopThread(Generic[R]):
                 work.fail(error)
 
     def _done(self, work: Work[Any]) -> None:
-        """In any thread, for whoever cancels the future calls it."""
+        """Any thread that cancels the future may call it."""
         self._begun.discard(work)
         if work.cancelled():
             with suppress(RuntimeError):  # the loop has ended, and all with it

@@ -77,9 +77,9 @@ class Outage:
         return self._uniform(0.0, WAKE_SECONDS)
 
     def pauses(self, one: Pausing, *, at_least: float = 0.0) -> None:
-        """A request found nobody and pauses now: end its pause when it is its turn, or the pool is back.
+        """Add a request that got no answer and pauses: its pause ends when it is its turn, or the pool is back.
 
-        Its turn comes after `at_least` seconds, which is what a server asked for.
+        Its turn comes after `at_least` seconds, which a server requested.
         """
         self._pausing[one] = self._loop.time() + at_least
         if self._probe is None:
@@ -107,7 +107,7 @@ class Outage:
             self._canaries.popleft().cancel()
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Stop: wake no further request."""
         if self._probe is not None:
             self._probe.cancel()
 

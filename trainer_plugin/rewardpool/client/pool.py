@@ -180,13 +180,13 @@ class Pool:
         Raises:
             PoolNotReadyError: On entering, the engines did not wake in time; on leaving, they did not sleep in time, or
                 another process still holds the pool awake.
-            ConfigError: The pool is in a cluster, where nobody wakes engines, or only its URL is known.
+            ConfigError: The pool is in a cluster, where engines are not woken, or only its URL is known.
             PoolAccessError: The pool's folder on this machine cannot be written.
         """
         return self._awake.hold(self.endpoint, within_seconds=within_seconds)
 
     async def sleeping_folder(self) -> Path | None:
-        """The folder on this machine of a pool that sleeps while nobody holds it awake; None for any other pool.
+        """The folder on this machine of a pool that sleeps unless it is kept awake; None for any other pool.
 
         Raises:
             PoolError: The pool cannot be read.
@@ -449,7 +449,7 @@ class Pool:
         return None if waits is None or waits.latest is None else waits.latest.share
 
     def waited(self, seconds: float) -> None:
-        """Count seconds in which whoever reads a stream of this pool had nothing to take."""
+        """Count seconds in which the reader of a stream of this pool had to wait."""
         self._counters.exposed_wait_seconds += seconds
 
     async def _outcome(self, sample: Sample) -> Outcome:

@@ -1,4 +1,4 @@
-"""A bar on stderr for whoever waits at a terminal, or reads a job's log, while many samples are scored."""
+"""Progress bar on stderr, at a terminal or in a job's log, while many samples are scored."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

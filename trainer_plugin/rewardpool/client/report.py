@@ -45,7 +45,7 @@ class Report:
             each of its samples.
         batched_samples: Those that were sent in a request with others.
         batch_fallbacks: Such requests that had no usable answer, so that each sample was sent alone after it.
-        exposed_wait_seconds: In which whoever reads a stream waited for the next outcome, over all streams.
+        exposed_wait_seconds: In which the reader of a stream waited for the next outcome, over all streams.
         concurrency: Requests that may be in flight now: the config's number, or fewer while the pool is overloaded.
         rediscoveries: Times the pool's address or key was looked up again.
         latency: Quantiles in seconds.

@@ -46,7 +46,7 @@ from rewardpool_api.contract import ECHOING_PATHS, Echo, Fault, Worker
 T = TypeVar("T")
 
 CLOCK_SECONDS = 1.0
-"""Between two looks at what a request that has used up half of its deadline waited for a place."""
+"""Seconds between two questions how long a request that has used up half of its deadline waited for a place."""
 
 _NUMBERS = itertools.count(1)
 """With the process, they name a request; a random number for each would cost more."""
@@ -133,7 +133,7 @@ class ScoreRequest(Generic[T]):
     _body: bytes = field(default=b"", init=False)
     """Body for that endpoint, encoded once for each."""
     _primary: Attempt | None = field(default=None, init=False)
-    """The attempt of now that is no hedge; None in a pause."""
+    """The present attempt, hedges aside; None in a pause."""
     _retry: Retry | None = field(default=None, init=False)
     """Pause and look-up before the next attempt, from the end of the last one on."""
     _given_up: RetryableError | SampleError | None = field(default=None, init=False)
@@ -155,7 +155,7 @@ class ScoreRequest(Generic[T]):
         """Return the result in an answer. Pure.
 
         Raises:
-            SampleError: That there is no answer, and will be none.
+            SampleError: No answer will come.
             RetryableError: That there is none yet.
         """
         raise NotImplementedError
@@ -205,7 +205,7 @@ class ScoreRequest(Generic[T]):
         Raises:
             SampleError: There is none, and there will be none.
             PoolError: The pool cannot be used.
-            CancelledError: Nobody wanted it any more.
+            CancelledError: It was cancelled.
         """
         if self._error is not None:
             raise self._error
@@ -255,7 +255,7 @@ class ScoreRequest(Generic[T]):
             raise
 
     def cancel(self) -> set[asyncio.Task[Any]]:
-        """Nobody wants the answer any more: close what is in flight; returns what runs on for a moment."""
+        """Cancel it: close what is in flight; returns what runs on for a moment."""
         running: set[asyncio.Task[Any]] = set()
         if not self.has_ended:
             running.update(one.connecting for one in self._in_flight() if one.connecting is not None)
@@ -275,14 +275,14 @@ class ScoreRequest(Generic[T]):
         self._queued_at = self._spent_until = loop_time()
 
     def leave_queue(self) -> None:
-        """Wait no more; the time in which the pool answered nobody is used up."""
+        """End the wait: the time in which the pool gave no answer is used up."""
         self._queue = None
         self._spent("queueing")
         self.seconds += self.connections.outage.unanswered_seconds(since=self._queued_at)
 
     @property
     def waiting_since(self) -> float:
-        """When its wait for a pool that answers nobody began (the loop's time), earlier by what it had used up."""
+        """Start of its wait for a pool that gives no answer (the loop's time), earlier by what it had used up."""
         return max(self._queued_at, self.connections.outage.answered_at) - self.seconds
 
     def expire(self) -> None:
@@ -460,7 +460,7 @@ class ScoreRequest(Generic[T]):
 
     @property
     def primary_sent_at(self) -> float | None:
-        """When the attempt of now was sent that is no hedge (the loop's time); None while there is none."""
+        """Time at which the present attempt was sent, hedges aside (the loop's time); None while there is none."""
         return None if self._primary is None or self.has_ended else self._primary.sent_at
 
     def send_hedge(self) -> Attempt:
@@ -476,7 +476,7 @@ class ScoreRequest(Generic[T]):
     # The end.
 
     def finish(self, answer: T | None = None, error: BaseException | None = None) -> None:
-        """Tell who asked, and make room for the next. Only the first call counts."""
+        """Notify the caller, and make room for the next. Only the first call counts."""
         if self.has_ended:
             return
         self.has_ended = True
@@ -505,7 +505,7 @@ class ScoreRequest(Generic[T]):
         self.tell()
 
     def tell(self) -> None:
-        """Tell who asked that it has ended."""
+        """Notify the caller that it has ended."""
         callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:
             callback(self)

@@ -42,7 +42,7 @@ class Straggler(Protocol):
 
 
 class RequestTimer:
-    """Looks at everything in flight, on the running event loop."""
+    """Checks everything in flight, on the running event loop."""
 
     def __init__(
         self, *, soonest_seconds: float, most_left_open: int, also: Callable[[float], None] = lambda _: None
@@ -64,17 +64,17 @@ class RequestTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, one: TimedRequest, *, seconds_left: float = math.inf) -> None:
-        """Look at it from now on, first when it is old enough or its deadline is over."""
+        """Check it from now on, first when it is old enough or its deadline is over."""
         self._in_flight[one] = self._loop.time() + min(self._soonest, seconds_left)
         if self._timer is None:
             self._plan()
 
     def remove(self, one: TimedRequest) -> None:
-        """Do not look at it any more."""
+        """Stop checking it."""
         self._in_flight.pop(one, None)
 
     def everyone(self, tell: Callable[[TimedRequest], None]) -> None:
-        """Tell it to everything in flight."""
+        """Notify everything in flight."""
         for one in list(self._in_flight):
             tell(one)
 

@@ -95,7 +95,7 @@ FAILURES: Mapping[Kind, float] = {"worker": 1.0, "invalid_response": 0.5}
 LOOK_AGAIN_SECONDS = 1.0
 """At most this often is the address of an unreachable pool looked up again."""
 LOOK_AGAIN_HERE_SECONDS = 0.2
-"""The same where the address is in a file of this machine, which costs nobody anything."""
+"""The same where the address is in a file of this machine, which costs nothing."""
 LOOK_AGAIN_WAITING_SECONDS = 15.0
 """At most this often is that of a pool looked up again which is there and has no worker."""
 LOG_SECONDS = 10.0
@@ -116,7 +116,7 @@ _BY_STATUS: dict[int, Kind] = {
 _FINAL_SERVER_ERRORS = frozenset({501, 505})
 """Not implemented, and a HTTP version that is not spoken: the next worker is the same program."""
 _TOO_MUCH = frozenset({408, 425, 429})
-"""The server is there and asks for fewer requests."""
+"""The server is there and wants fewer requests."""
 _GIVEN_UP = frozenset({408, 502, 504})
 """A worker may have begun, and may go on."""
 _NO_PLACE = _TOO_MUCH | {503}
@@ -206,7 +206,7 @@ def pause_before(
 ) -> float:
     """Return the seconds to pause before a retry of that number (from 1) of one request.
 
-    `retry_after` is what the server asked for, in seconds: the pause is at least that, and the jitter comes on top.
+    `retry_after` is the server's, in seconds: the pause is at least that, and the jitter comes on top.
     """
     if kind == "waiting":
         return max(uniform(*WAITING_PAUSE_SECONDS), retry_after or 0.0)

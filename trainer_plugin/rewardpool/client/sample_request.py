@@ -70,7 +70,7 @@ class SampleRequest(ScoreRequest[Score]):
 
         Raises:
             PoolError: The pool cannot be used.
-            CancelledError: Nobody wanted it any more.
+            CancelledError: It was cancelled.
         """
         if isinstance(self._error, SampleError):  # raised here, it would have this frame and with it the request
             return Unscored(error=self._error, attempts=self.attempts, seconds=self.seconds)

@@ -26,7 +26,7 @@ class UnderWay(Protocol):
     """A sample that is being scored."""
 
     def cancel(self) -> set[asyncio.Task[Any]]:
-        """Nobody waits for it any more; returns what runs on for a moment."""
+        """Cancel it; returns what runs on for a moment."""
 
 
 Begin = Callable[[S, int], UnderWay]

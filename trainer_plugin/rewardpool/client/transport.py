@@ -139,7 +139,7 @@ class Connections:
                 await http.close()
 
     def _look_at_queues(self, now: float) -> None:
-        """End waits for a slot that took a sample's whole deadline while nobody was answered; see whether it grew."""
+        """End waits for a slot that took a sample's whole deadline while no answer came; check whether it grew."""
         if self._places and self.endpoint.is_fixed_size:
             self.in_work.refresh(now, older_than=PLACES_SECONDS)
         if now - self.outage.answered_at >= SILENCE_SECONDS:
@@ -160,7 +160,7 @@ class Connections:
 
     @property
     def timer(self) -> RequestTimer:
-        """Looks at what is in flight."""
+        """Checks what is in flight."""
         if self._timer is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._timer
@@ -259,7 +259,7 @@ class Connections:
         self._http.send(attempt, to, headers.encode("latin-1"), body)
 
     def answered_with(self, attempt: "Attempt", status: int) -> None:
-        """Somebody answered: learn whether the pool takes the key."""
+        """An answer has come: learn whether the pool takes the key."""
         if status == 200:
             self.admitted, self._admitted_key = True, attempt.key
         elif kind_of_status(status) == "unauthorized":

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rewardpool_api.status import SleepStatus
 
 LOOK_SECONDS = 0.02
-"""Between two looks at the pool's status."""
+"""Seconds between two reads of the pool's status."""
 WITHIN_SECONDS = 600.0
 """For the engines to wake, or to sleep. One that lost its weights is started again meanwhile."""
 
@@ -61,7 +61,7 @@ class Hold:
 
 
 class Awake:
-    """Keeps one pool awake for as many tasks as ask for it."""
+    """Keeps one pool awake for any number of tasks."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 It has a thread of its own, with an event loop of its own, because it must go on while the trainer's is busy: an update
 step blocks the trainer's event loop for as long as it takes, and computes on its thread. Python code hands the GIL over
 every few milliseconds; an extension that keeps it for seconds holds this thread up as well, which a demand outlasts for
-two renewals. The thread is a daemon and does not survive its process, however that ends: then nobody renews, the demand
+two renewals. The thread is a daemon and does not survive its process, however that ends: then renewals stop, the demand
 lapses, and the pool is let go.
 
 Nothing here raises into training. A place that is away is tried again, ever slower up to the usual pace, and said once
@@ -80,7 +80,7 @@ class Announcer:
         self._thread.start()
 
     def look(self) -> None:
-        """Tell that the demand may have changed; returns at once. Any thread may call it."""
+        """Notify it that the demand may have changed; returns at once. Any thread may call it."""
         self._changed.set()
 
     def end(self) -> None:

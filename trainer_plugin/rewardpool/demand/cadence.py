@@ -11,7 +11,7 @@ Two things would make the pool's own slowness part of the beat, and a slow pool 
 that come late because the client had no room for them are taken to have come when they would have, and time in which
 the trainer stood still does not count towards the gap.
 
-Times are seconds of one monotonic clock and given with every call; nothing here looks at a clock.
+Times are seconds of one monotonic clock and given with every call; nothing here reads a clock.
 """
 
 import operator
@@ -41,7 +41,7 @@ class Plan:
 
     Raises:
         ValueError: A figure is out of range.
-        TypeError: A count is no whole number.
+        TypeError: A count is not a whole number.
     """
 
     samples: int | None = None
@@ -130,7 +130,7 @@ class Cadence:
 
         Raises:
             ValueError: `samples` is negative.
-            TypeError: `samples` is no whole number.
+            TypeError: `samples` is not a whole number.
         """
         given = _count("samples", samples)
         if self._phase == "Ended":
@@ -177,7 +177,7 @@ class Cadence:
         self._notice_stall(at)
 
     def feeds(self, at: float, change: int) -> None:
-        """One input more, or one less, may still bring samples: then whoever waits is not all there is to the job."""
+        """Count an input more or less that may still bring samples: then the waiting tasks are not the whole job."""
         self._feeding += change
         self._notice_stall(at)
 

@@ -84,7 +84,7 @@ class JobDemand:
 
         Raises:
             ValueError: `samples` is negative.
-            TypeError: `samples` is no whole number.
+            TypeError: `samples` is not a whole number.
         """
         with self._known() as cadence:
             cadence.rollout_begins(self._clock(), samples=samples)
@@ -163,7 +163,7 @@ class JobDemand:
 
     @contextmanager
     def feeding(self) -> Iterator[None]:
-        """Within this block more samples may come by themselves, so that whoever waits is not the whole job."""
+        """Within this block more samples may come by themselves, so that the waiting tasks are not the whole job."""
         self._count(self._cadence.feeds, 1)
         try:
             yield

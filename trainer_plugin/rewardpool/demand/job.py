@@ -73,7 +73,7 @@ def give_name_back(job: str, *, where: str) -> None:
 
 
 def rank_of(environ: Mapping[str, str]) -> int:
-    """The process's number within its job; 0 where nobody started more than one."""
+    """Return the process's number within its job; 0 where it is the only one."""
     return _number(environ, ENV_RANK, default=0)
 
 

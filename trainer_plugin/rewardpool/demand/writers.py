@@ -84,7 +84,7 @@ class LeaseWriter:
     """
 
     def __init__(self, source: KubernetesSource, endpoint: Callable[[], Endpoint]) -> None:
-        """Write to the source's cluster; `endpoint` tells which pool that is now, as it may have been made anew."""
+        """Write to the source's cluster; `endpoint` returns the present pool, which may have been made anew."""
         self._source = source
         self._endpoint = endpoint
         self._open = AsyncExitStack()

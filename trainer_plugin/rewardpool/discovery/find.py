@@ -9,7 +9,7 @@ this machine. The last two hold the same object, so one rule, `why_not_ready`, s
                                                                -> will not be -> an error that says why
 
 A pool whose workers are on their way is found like one that serves: its samples wait for it within their deadlines, as
-those of a client do that has started already. Only an address that nobody knows yet is waited for here, for no longer.
+those of a client do that has started already. Only an address that is not known yet is waited for here, for no longer.
 
 A source that cannot be read (an expired kubeconfig on a laptop, say) does not hide a pool in the next one; when no
 source has the pool, its error is the one that is raised, because it is the likelier cause.
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""Between two looks at a pool that is waited for."""
+"""Seconds between two look-ups of a pool that is waited for."""
 AWAY_SECONDS = 30.0
 """For an API server that does not answer. One that restarts is back in seconds; one that is gone stays so."""
 LASTING = frozenset(
@@ -74,7 +74,7 @@ LASTING = frozenset(
         ConditionReason.DOWNLOADER_MISSING,
     }
 )
-"""Reasons of Serving=False that last until somebody does something."""
+"""Reasons of Serving=False that do not pass by themselves."""
 MOST_LISTED = 20
 """Pools that a message names, where the one that is looked for is not there."""
 UNNAMED_MODEL = "unknown"
@@ -155,7 +155,7 @@ def _patience(error: PoolNotReadyError | SourceUnavailableError, config: RewardC
 
 
 def lasts(pool: "RewardPool") -> bool:
-    """Return whether the obstacle to scoring, if there is one, lasts until somebody acts."""
+    """Return whether the obstacle to scoring, if there is one, does not pass by itself."""
     status = pool.status
     serving = status.condition("Serving")
     at_zero = status.replicas == 0 and pool.spec.replicas == 0 and pool.spec.autoscaling is None

@@ -11,7 +11,7 @@ from rewardpool_api import names
 
 
 async def check_address(endpoint: Endpoint) -> None:
-    """Raise PoolAccessError where a kubeconfig led to a pool whose address is a name that nobody knows here.
+    """Raise PoolAccessError where a kubeconfig led to a pool whose address is not known here.
 
     A pod's name server may be away for a moment, so there the samples wait for it, within their deadlines.
     """

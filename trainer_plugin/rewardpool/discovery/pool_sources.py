@@ -57,7 +57,7 @@ class PoolSource(Protocol):
         """
 
     async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
-        """The pool's key, and behind it others that are valid while it is rotated; empty when it asks for none.
+        """The pool's key, and behind it others that are valid while it is rotated; empty when it needs none.
 
         Raises PoolAccessError or PoolNotReadyError.
         """
@@ -231,7 +231,7 @@ class KubernetesSource:
 def _check_own(pool: "RewardPool") -> None:
     """See that the status names the pool's own routers and its own key, as an operator's does.
 
-    Whoever else may write it must not choose where a key goes, or which Secret of the namespace is taken for one.
+    Others who may write it must not choose where a key goes, or which Secret of the namespace is taken for one.
 
     Raises:
         PoolAccessError: It names others.

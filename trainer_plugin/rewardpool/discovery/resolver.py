@@ -87,7 +87,7 @@ class EndpointResolver:
     def look_up(self) -> asyncio.Task[None]:
         """The look-up that is under way, or a new one: for a thousand failing samples it is the same.
 
-        Whoever waits for it asks `moved` again then: one that was under way may have begun too early.
+        Waiting requests ask `moved` again then: one that was under way may have begun too early.
         """
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_up())

@@ -89,7 +89,7 @@ class Journal:
             self._fd = -1
 
     def delete(self) -> None:
-        """Delete it; nobody else can have it open."""
+        """Delete it; this process alone has it open."""
         self.path.unlink()
 
     def __enter__(self) -> Self:

@@ -58,7 +58,7 @@ class LedgerRecords(Source):
         failed_only: Whether only the records without a score are rows.
 
     Raises:
-        ConfigError: There is no such file or folder, or the folder has no files.
+        ConfigError: File or folder not found, or the folder has no files.
     """
 
     def __init__(self, path: Path, *, names: Sequence[str], part: str | None = None, failed_only: bool = False) -> None:

@@ -14,7 +14,7 @@ RATE_SECONDS: Final = 30.0
 LEFT_AFTER_SECONDS: Final = 5.0
 """Before that the time left would be that of a pool which has just been opened."""
 LINE_SECONDS: Final = 10.0
-"""Between two lines, where there is no terminal."""
+"""Seconds between two lines, without a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)

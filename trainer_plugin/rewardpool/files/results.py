@@ -23,7 +23,7 @@ from rewardpool.files.window import Outcomes
 from rewardpool.rewards.rating import Rating
 
 MOST_PROBLEM: Final = 500
-"""Characters that are kept of why there is no score."""
+"""Characters that are kept of a failure's message."""
 BATCH_ROWS: Final = 4096
 """Rows of a Parquet file that are written at a time."""
 _FIELDS: Final = ("score", "fault", "kind", "problem", "components", "revisions")

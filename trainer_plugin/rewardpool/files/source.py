@@ -193,7 +193,7 @@ def open_source(path: Path, *, ignore: Collection[str] = (), forms: Sequence[For
     """Return the file as JSON lines or Parquet, as its name says; the arguments are those of `Source`.
 
     Raises:
-        ConfigError: There is no such file, or its name says no accepted form.
+        ConfigError: File not found, or its name has no accepted ending.
     """
     if is_parquet(path, field="FILE"):
         found: Source = Parquet(path, ignore, forms)

@@ -74,7 +74,7 @@ def parse_completions(body: bytes) -> PromptLogprobs:
     """Read a request to `/v1/completions`.
 
     Raises:
-        BadRequestError: It asks for something else than the log-probabilities of given tokens.
+        BadRequestError: It requests something else than the log-probabilities of given tokens.
     """
     request = _object(body)
     _refuse_fields(request, _COMPLETIONS_FIELDS, path="")
@@ -102,7 +102,7 @@ def parse_tokens(body: bytes) -> PromptLogprobs:
     """Read a request to `/inference/v1/generate`.
 
     Raises:
-        BadRequestError: It asks for something else than the log-probabilities of given tokens.
+        BadRequestError: It requests something else than the log-probabilities of given tokens.
     """
     request = _object(body)
     _refuse_fields(request, _TOKENS_FIELDS, path="")

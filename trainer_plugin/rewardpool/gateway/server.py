@@ -3,11 +3,11 @@
 200  every row of the request has a reward
 400  the body is not what the protocol says
 401  the key is missing or wrong
-403  a browser asks for a page of somebody else's
+403  a browser sends a request of another site's page
 404  log-probabilities of another model than the teacher's are asked, or the pool is of another type than the route: one
      that runs programs has `/run_code`, a Teacher log-probabilities
 413  the body is larger than 16 MiB
-422  a row cannot be rated whoever tries: too long, or its prompt or the end of its response cannot be read
+422  a row cannot be rated: too long, or its prompt or the end of its response cannot be read
 503  a row has no reward now; trying again may help
 504  the same of `/run_code`, whose clients try again after this status alone
 """

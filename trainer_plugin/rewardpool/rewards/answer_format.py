@@ -280,7 +280,7 @@ def _literal(text: str) -> str:
 
 
 def _check_tokens(labels: Sequence[str]) -> None:
-    """Refuse answers that their first tokens may not tell apart. Raises ValueError."""
+    """Refuse answers that their first tokens may not distinguish. Raises ValueError."""
     if len(labels) > ALTERNATIVES:
         raise ValueError(f"output probabilities takes at most {ALTERNATIVES} answers, not {len(labels)}")
     folded = sorted(label.casefold() for label in labels)

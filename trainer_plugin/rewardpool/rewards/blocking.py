@@ -115,7 +115,7 @@ class BlockingReward(LoopThread[OpenReward]):
         return result_of(self.submit_group(episodes))
 
     def sleeping(self) -> dict[str, Path]:
-        """Return the folders on this machine of those of its pools that sleep while nobody holds them awake, by name.
+        """Return the folders on this machine of those of its pools that sleep unless they are kept awake, by name.
 
         Raises:
             PoolError: A pool cannot be read.

@@ -50,7 +50,7 @@ def load_tokenizer(source: str, *, revision: str | None, field: str) -> Any:
         field: Path of the config's field that would name another, for messages.
 
     Raises:
-        ConfigError: transformers is not installed, or there is no such tokenizer.
+        ConfigError: transformers is not installed, or the tokenizer was not found.
     """
     try:
         import transformers  # heavy, and not needed by trainers that score by functions or judges
@@ -245,7 +245,7 @@ def _step_token(tokenizer: Any, token: str, *, field: str) -> _StepToken:
 
 
 def _check_characters(text: str) -> None:
-    """Refuse half of a character, of which tokenizers say nothing but that it is no text."""
+    """Refuse half of a character, which tokenizers refuse without its name."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -54,7 +54,7 @@ async def started_runner(part: FunctionPart, *, path: str) -> Runner:
     """Load the function where it is to run; to be closed by the caller.
 
     Raises:
-        ConfigError: There is no such function, or it cannot be called, or run there.
+        ConfigError: Function not found, or it cannot be called, or run there.
     """
     limits = Limits(
         cpu_seconds=part.cpu_seconds,

@@ -18,7 +18,7 @@ from rewardpool.rewards.scale import Unreadable
 
 T = TypeVar("T")
 RETRY_TEMPERATURE = 0.7
-"""At least, for an answer that is asked for again: at 0 every seed gives the same."""
+"""Least temperature of an answer that is requested again: at 0 every seed gives the same."""
 MAX_WORDS = 2_000
 """Characters of a judge's answer that are kept, its end, and quoted in messages far fewer."""
 EXCERPT = 160
@@ -51,7 +51,7 @@ class Judge:
         self._meta = meta
 
     async def ask(self, question: Question[float]) -> list[Verdict[float]]:
-        """Return as many independent answers as there are votes, each asked for again while it cannot be read.
+        """Return as many independent answers as there are votes, each requested again while it cannot be read.
 
         Raises:
             SampleError: One of them is missing.

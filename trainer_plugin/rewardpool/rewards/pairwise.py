@@ -1,6 +1,6 @@
 """The responses to one prompt, judged against each other: a response's score is the share of comparisons it wins.
 
-Everybody against everybody grows with the square of the group, so each response meets a bounded number of others: its
+Comparing all with all grows with the square of the group, so each response meets a bounded number of others: its
 neighbours on a ring, the same number for all.
 """
 
@@ -19,7 +19,7 @@ from rewardpool.rewards.reward_function import PartScore, RewardFunction, gather
 def pairs_of(members: int, opponents: int) -> list[tuple[int, int]]:
     """Return the pairs that are compared: of different members, no pair twice.
 
-    All pairs, if that gives nobody more than `opponents`; else every member meets exactly `opponents` others (one fewer
+    All pairs, where that is at most `opponents` each; else every member meets exactly `opponents` others (one fewer
     where that is odd), its nearest on a ring.
     """
     if members - 1 <= opponents:

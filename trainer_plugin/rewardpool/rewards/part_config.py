@@ -212,7 +212,7 @@ class JudgeConfig(_Model):
     meta: MetaConfig | None = None
     """A reward model that chooses which of the votes count: it scores each answer as a response to its question."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    """Default: 0 for one vote, 0.7 for several. An unreadable answer is asked for again at 0.7 or more."""
+    """Default: 0 for one vote, 0.7 for several. An unreadable answer is requested again at 0.7 or more."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 512
     """Tokens of one answer, its reasoning included."""
     retries: Annotated[int, Field(ge=0, le=10)] = 2

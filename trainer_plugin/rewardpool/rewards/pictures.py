@@ -43,7 +43,7 @@ class Picture:
 
 
 def picture_of(block: Mapping[str, Any]) -> Picture:
-    """The picture of a message's block, whoever wrote it.
+    """Return the picture of a message's block.
 
     Args:
         block: `{"type": "image_url", "image_url": {"url": URL}}`, or `{"type": "image"}` with the picture as `image`,

@@ -28,7 +28,7 @@ class StepText:
 
 
 def steps_of(response: str, separator: str) -> StepText:
-    """Divide a response; blank stretches are no steps, so a blank response has none.
+    """Divide a response; blank stretches do not count, so a blank response has no steps.
 
     Raises:
         ValueError: The response has a mark in it.

@@ -72,7 +72,7 @@ class Writers:
         self._lock = asyncio.Lock()
         self._known = {first.tokenizer: first} if first.tokenizer else {}
         self._problems: dict[str, str] = {}
-        """Why there is no writer, by the tokenizer's digest."""
+        """Reasons for a missing writer, by the tokenizer's digest."""
 
     def answered(self, writer: Writer, tokenizer: str | None) -> None:
         """Learn from the first score whose tokenizer the writer's is, where that was not known.

@@ -25,9 +25,9 @@ from rewardpool_runtime.frames import HEAD, packed
 from rewardpool_runtime.process_stat import ASLEEP, ENDED, Stat, cpu_clock, parsed
 
 SAMPLE_SECONDS: Final = (0.01, 0.03)
-"""Between two looks at what a process uses; random, so that no code can be asleep in between alone."""
+"""Seconds between two checks of what a process uses; random, so that no code can be asleep in between alone."""
 STARVED_SECONDS: Final = 60.0
-"""Beyond 20 times its processor seconds; whoever did not get them by then is starved."""
+"""Beyond 20 times its processor seconds; a process that did not get them by then is starved."""
 MAX_ANSWER_BYTES: Final = 1024 * 1024
 """Bytes of all that a program returns."""
 END_SECONDS: Final = 0.1
@@ -243,7 +243,7 @@ class Process:
                 sampled, pause = sampled + elapsed, _pause()
 
     def _sample(self, elapsed: float, *, since: float) -> None:
-        """Look at what it does, and raise where it used more than it may."""
+        """Check its use, and raise where it used more than it may."""
         allowance = self._allowance
         state = self._stat().state
         if state in ASLEEP:

@@ -81,7 +81,7 @@ def run(
         functions: Names of those functions; by default every name that the assertions use, that no one of them
             defines and that is not a builtin function's.
         files: Contents by name, which the code may read in its working folder, and import.
-        cpu_seconds: Processor time; on a busy machine it takes longer, and is no less.
+        cpu_seconds: Processor time, which on a busy machine takes longer.
         idle_seconds: In which the code could have run, and waited instead.
         memory_mib: Beyond an interpreter with what is preloaded.
         output_kib: On standard output and error, together.
@@ -403,7 +403,7 @@ def _checked(
 
 
 def _not_python(text: object, mode: str) -> str:
-    """Return why a text is no Python; empty where it is."""
+    """Return why a text is not Python; empty where it is."""
     if not isinstance(text, str):
         return f"must be a text, not {text!r:.50}"
     try:

@@ -12,7 +12,7 @@ def announced_bursts(pools: Iterable[tuple[Pool, int | None]], *, workers: int |
     """Bursts that are announced to these pools from now on, by the worker whose part that is.
 
     Args:
-        pools: Open ones, whose demand nobody announces yet; with the requests of one rollout, over all reward workers.
+        pools: Open ones, whose demand is not announced yet; with the requests of one rollout, over all reward workers.
         workers: How many reward workers share them; None where that is not known.
 
     Raises:

@@ -53,7 +53,7 @@ def checked_result(result: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a function as verl's manager keeps it.
 
     Raises:
-        FunctionFailedError: The reward is no finite number; verl would train on it.
+        FunctionFailedError: The reward is not a finite number; verl would train on it.
     """
     score = result["reward_score"]
     if finite(score) is None:  # numpy's and torch's numbers, as verl takes them

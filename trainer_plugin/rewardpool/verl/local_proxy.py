@@ -4,7 +4,7 @@ Reward functions written for verl send requests to `http://{reward_router_addres
 to one router, and most of them without a retry. Behind this address such a request is the client's: it has the pool's
 key, goes over TLS where the pool has that, follows the pool when it moves, and is sent again when a worker dies.
 
-The address has a path of random letters in it, so that nobody else on the machine can use the pool by it.
+The address has a path of random letters in it, so that no other user of the machine can use the pool by it.
 """
 
 import json

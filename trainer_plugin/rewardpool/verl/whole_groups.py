@@ -100,7 +100,7 @@ class WholeGroups:
         return self._groups[key]
 
     def left(self, key: Hashable) -> None:
-        """Count a member that is no more under way, and settle the group after the last one."""
+        """Count a member that has ended, and settle the group after the last one."""
         group = self._groups[key]
         group.under_way -= 1
         if group.under_way:

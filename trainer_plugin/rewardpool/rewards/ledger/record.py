@@ -16,7 +16,7 @@ from rewardpool_runtime.json_values import NotJsonError, json_value
 
 HASH_BYTES: Final = 16
 MOST_PROBLEM: Final = 500
-"""Characters that are kept of why there is no score."""
+"""Characters that are kept of a failure's message."""
 
 
 @dataclass(frozen=True, kw_only=True)
