@@ -72,8 +72,7 @@ class Scene:
 
     def kill(self, pod: Object) -> None:
         """End the first container of a pod by SIGKILL, behind the back of Kubernetes."""
-        container = pod["status"]["containerStatuses"][0]["containerID"]
-        self.cluster.kill_container(node_of(pod), container.rpartition("//")[2])
+        self.cluster.kill_container(node_of(pod), container_of(pod))
 
     def attempt(self, *args: str) -> None:
         """Run kubectl to clean up; what it cannot do is said."""
@@ -146,6 +145,17 @@ def _pod_in_words(pod: Object) -> str:
 
 def _words(*parts: str | None) -> str:
     return " ".join(part.strip()[:LONGEST_WORDS] for part in parts if part)
+
+
+def first_status(pod: Object) -> Object:
+    """The status of a pod's first container, empty before there is one: statuses are sorted by their names."""
+    name = pod["spec"]["containers"][0]["name"]
+    return next((one for one in pod["status"].get("containerStatuses", []) if one["name"] == name), {})
+
+
+def container_of(pod: Object) -> str:
+    """Id of a pod's first container."""
+    return str(first_status(pod)["containerID"]).rpartition("//")[2]
 
 
 def is_ready(pod: Object) -> bool:

@@ -8,11 +8,10 @@ from typing import Any
 from cluster.contract import NotPossibleError
 from cluster.gpus import fake_gpus
 from faults.manifests import GPU_RESOURCE, NAMESPACE, POOL
-from faults.partial import container_of
 from faults.rollouts import leave_gpus, move_to_gpus
 from faults.stage import Stage
 from rewardpool_api import names
-from scene import Object, StoryError, condition, of_component
+from scene import Object, StoryError, condition, container_of, of_component
 
 QUOTA = "gpus"
 ENDS_SECONDS = 150.0

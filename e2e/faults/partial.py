@@ -17,7 +17,7 @@ from faults.traffic import question, wrong
 from installation import RELEASE
 from rewardpool import Pool, RewardConfig
 from rewardpool_api import names
-from scene import Object, Scene, StoryError, condition, is_ready
+from scene import Object, Scene, StoryError, condition, container_of, is_ready
 
 IDLE = "idle"
 """A pool at zero."""
@@ -72,11 +72,6 @@ def at_zero() -> Object:
 def ready_routers(scene: Scene) -> list[Object]:
     """The routers that are ready."""
     return [pod for pod in scene.pods("router") if is_ready(pod)]
-
-
-def container_of(pod: Object) -> str:
-    """Id of its first container."""
-    return str(pod["status"]["containerStatuses"][0]["containerID"]).rpartition("//")[2]
 
 
 async def score(scene: Scene, router: Object) -> None:

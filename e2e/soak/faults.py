@@ -8,8 +8,7 @@ from pathlib import Path
 
 from cluster.breaking import processes
 from cluster.fault_proxy import Rule
-from faults.partial import container_of
-from scene import Object, StoryError, node_of
+from scene import Object, StoryError, container_of, node_of
 from soak.plan import Fault
 from soak.stage import NAMESPACE, Stage
 

@@ -13,11 +13,10 @@ from cluster.folders import REPOSITORY
 from cluster.processes import ClusterError
 from cluster.progress import Say
 from faults.manifests import TRAFFIC
-from faults.partial import container_of
 from faults.reward import expected_score
 from installation import Installation, evidence
 from rewardpool_api import names
-from scene import StoryError
+from scene import StoryError, container_of
 from soak import picture, report
 from soak.changes import CHANGING
 from soak.faults import DOING

@@ -21,7 +21,7 @@ from installation import NAMESPACE as OPERATOR_NAMESPACE
 from installation import Installation
 from machine import ENGINE_IMAGE, MODELS, QUICKSTART, environment
 from overlay import training_config, training_job
-from scene import Object, Scene, node_of
+from scene import Object, Scene, first_status, node_of
 
 NAMESPACE = "rewardpool-soak"
 TRAINER = "trainer"
@@ -141,8 +141,7 @@ class Stage(Scene):
 
 def has_begun(pod: Object) -> bool:
     """Whether its first container runs."""
-    statuses = pod["status"].get("containerStatuses", [])
-    return bool(statuses) and "running" in statuses[0]["state"]
+    return "running" in first_status(pod).get("state", {})
 
 
 def pool(journal: Path) -> Object:

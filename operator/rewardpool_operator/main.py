@@ -7,49 +7,46 @@ watch was broken is never noticed, and nothing shows that one is refused. kopf r
 
 import asyncio
 import contextlib
-import errno
 import gc
+import json
 import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import aiohttp
 import kopf
-from aiohttp import web
 
 from rewardpool_api import names
 from rewardpool_kube.client import Kube
 from rewardpool_kube.configuration import load_configuration
 from rewardpool_kube.errors import CredentialsError, KubeError, KubeUnreachableError
 from rewardpool_kube.resources import POOLS
-from rewardpool_operator import logs
+from rewardpool_operator import front, logs, operator_socket
+from rewardpool_operator.front import Ports
 from rewardpool_operator.kubernetes.cache.reflector import NO_CRD, EtcdRestoredError
 from rewardpool_operator.kubernetes.images import own_image
 from rewardpool_operator.kubernetes.leader import Acting, Leadership
 from rewardpool_operator.kubernetes.manager import Manager
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
-from rewardpool_operator.kubernetes.page.access import TokenAccess
-from rewardpool_operator.kubernetes.page.reviews import Reviews
-from rewardpool_operator.kubernetes.page.source import ClusterSource
+from rewardpool_operator.kubernetes.page.api_server import Address
+from rewardpool_operator.kubernetes.page.offer import Offer
 from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_operator.logs import LogFormat
 from rewardpool_operator.metrics import METRICS
-from rewardpool_page.server import page_app
-from rewardpool_runtime.http_server import Runner
+from rewardpool_operator.operator_socket import HEALTH_PATH, POOLS_PATH, Answers
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_BACKOFF_SECONDS: Final = 15.0
 """Between two attempts of kopf to read the list of APIs."""
-LOOPBACK_ADDRESSES: Final = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
-HTTP_SHUTDOWN_SECONDS: Final = 2.0
-"""For requests that are being answered when the operator ends."""
 GC_THRESHOLDS: Final = (20_000, 20, 20)
 """Of Python's garbage collector. By its defaults it looks through all that watches keep for good again and again, for a
 few hundred new objects each time; next to nothing here makes cycles."""
@@ -124,12 +121,14 @@ class Settings:
 
     namespaces: Sequence[str] = ()
     """Namespaces to serve; none of them means all."""
-    health_port: int | None = None
-    """Port of /healthz on all addresses; None serves none."""
-    metrics_port: int | None = None
-    """Port of /metrics on all addresses; None serves none."""
-    page_port: int | None = None
-    """Port of the page in the browser on all addresses; None serves none."""
+    ports: Ports = field(default_factory=Ports)
+    """Where this process itself serves what the front serves in the chart."""
+    front_socket: Path | None = None
+    """Unix socket for the front; None makes none."""
+    front_page: bool = False
+    """Whether the front gets the pools, for its page."""
+    probe_socket: Path | None = None
+    """Unix socket for the kubelet's probe; None makes none."""
     lease: tuple[str, str] | None = None
     """Namespace and name of the Lease that operators agree by; None for the only operator there is."""
     concurrent_upgrades: int = 1
@@ -178,17 +177,10 @@ async def serve(settings: Settings) -> None:
         running.add_done_callback(lambda _: has_ended.set())
         stack.push_async_callback(ended, running)
         log.info("%s: %s", RUNNING, ", ".join(namespaces) or "all namespaces")
-        await _serve_http(operator, settings, stack)
-        if settings.page_port is not None:
-            opening = ClusterSource.open(
-                operator.store,
-                kube,
-                configuration,
-                is_being_listed=operator.is_being_listed,
-                namespaces=namespaces,
-            )
-            app = page_app(await stack.enter_async_context(opening), TokenAccess(Reviews(kube)))
-            await _listen(app, settings.page_port, stack)
+        answers = answers_of(operator)
+        _serve_sockets(answers, settings, stack)
+        address = partial(Address.of, configuration)
+        await front.serve(lambda path: answers[path](), settings.ports, stack, address=address, namespaces=namespaces)
         await kopf.operator(
             registry=wiring(running),
             settings=frame_settings(),
@@ -217,44 +209,35 @@ async def _run(operator: Manager, leadership: Leadership | None) -> None:
         group.create_task(operator.run(), name="manager")
 
 
-async def _serve_http(operator: Manager, settings: Settings, stack: AsyncExitStack) -> None:
-    pages = ((health_app(operator.health), settings.health_port), (figures_app(), settings.metrics_port))
-    for application, port in pages:
-        if port is not None:
-            await _listen(application, port, stack)
+def answers_of(operator: Manager) -> Answers:
+    """Return what is known of an operator without its rights, by the paths of its socket."""
+
+    async def health() -> bytes:
+        return json.dumps(operator.health()).encode()
+
+    offer = Offer(operator.store, is_being_listed=operator.is_being_listed)
+    metrics = {path: partial(METRICS.exposition, accept) for path, accept in front.FORMATS.items()}
+    return {HEALTH_PATH: health, POOLS_PATH: offer.pools, **metrics}
 
 
-def health_app(health: Callable[[], Mapping[str, Any]]) -> web.Application:
-    """Serves /healthz; what names pools and namespaces is for the pod's own loopback alone, as a forwarded port is."""
+def _serve_sockets(answers: Answers, settings: Settings, stack: AsyncExitStack) -> None:
+    """Answer at the sockets until the stack ends.
 
-    async def healthz(request: web.Request) -> web.Response:
-        said = health()
-        if request.remote not in LOOPBACK_ADDRESSES:
-            said = {name: len(value) if isinstance(value, Mapping) else value for name, value in said.items()}
-        return web.json_response(said, status=200 if said["ok"] else 503)
-
-    application = web.Application()
-    application.router.add_get("/healthz", healthz)
-    return application
-
-
-def figures_app() -> web.Application:
-    """Serves /metrics."""
-    application = web.Application()
-    application.router.add_get("/metrics", METRICS.exposition)
-    return application
-
-
-async def _listen(application: web.Application, port: int, stack: AsyncExitStack) -> None:
-    """Serve it at this port of all addresses, until the stack ends."""
-    runner = Runner(application, shutdown_timeout=HTTP_SHUTDOWN_SECONDS)
-    stack.push_async_callback(runner.cleanup)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, port=port).start()
-    except OSError as error:
-        why = os.strerror(error.errno or errno.EIO)
-        raise SystemExit(f"port {port} cannot be listened at: {why}") from None
+    Raises:
+        SystemExit: One cannot be made.
+    """
+    to_front = {path: answer for path, answer in answers.items() if path != POOLS_PATH or settings.front_page}
+    # The probe has its own: whoever holds up the front's must not have the operator started again.
+    for path, allowed in (
+        (settings.front_socket, to_front),
+        (settings.probe_socket, {HEALTH_PATH: answers[HEALTH_PATH]}),
+    ):
+        if path is not None:
+            try:
+                listener = stack.enter_context(operator_socket.listen(path))
+            except OSError as error:
+                raise SystemExit(f"the socket {path} cannot be made: {error.strerror or error}") from None
+            stack.push_async_callback(ended, asyncio.create_task(operator_socket.serve(listener, allowed)))
 
 
 def _of_environment(read: Callable[[Mapping[str, str]], T]) -> T:

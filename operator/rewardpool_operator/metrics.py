@@ -15,7 +15,6 @@ from importlib.metadata import version
 from time import time
 from typing import Final, Literal
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
@@ -203,14 +202,11 @@ class Metrics:
         """Ask this at each scrape whether this operator is the one that acts."""
         self._leader.set_function(leads)
 
-    async def exposition(self, request: web.Request) -> web.Response:
-        """GET /metrics, in the format that the scraper asks for."""
-        encode, content_type = encoder_for(request.headers.get("Accept", ""))
+    async def exposition(self, accept: str) -> bytes:
+        """Return all of them, in the format that an `Accept` header asks for."""
+        encode, _ = encoder_for(accept)
         # Thousands of series take longer than passes should wait.
-        body = await asyncio.to_thread(encode, self.registry)
-        response = web.Response(body=body, headers={"Content-Type": content_type})
-        response.enable_compression()
-        return response
+        return await asyncio.to_thread(encode, self.registry)
 
 
 def _desired(samples: Mapping[str, Samples]) -> float:

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 import yaml
 from support import permissions
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
 from rewardpool_api.demand import lease_name
+from rewardpool_cli.commands.operator import app as operator_commands
+from rewardpool_kube.configuration import SERVICE_ACCOUNT
+from rewardpool_operator.front import ALIVE
 from rewardpool_operator.kubernetes.containers import PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
@@ -27,10 +32,22 @@ def one(objects: Objects, kind: str, name: str = "rewardpool") -> dict[str, Any]
     return found
 
 
+def pod_of(objects: Objects) -> dict[str, Any]:
+    pod: dict[str, Any] = one(objects, "Deployment")["spec"]["template"]["spec"]
+    return pod
+
+
+def container_of(objects: Objects, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {container["name"]: container for container in pod_of(objects)["containers"]}[name]
+    return found
+
+
 def operator_container(objects: Objects) -> dict[str, Any]:
-    (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-    assert isinstance(container, dict)
-    return container
+    return container_of(objects, "operator")
+
+
+def front_container(objects: Objects) -> dict[str, Any]:
+    return container_of(objects, "front")
 
 
 def test_helm_finds_nothing_to_complain_about(helm: Helm) -> None:
@@ -138,8 +155,14 @@ def test_extra_volumes_come_beside_the_charts_own(render: Render) -> None:
     volume, mount = {"name": "ca", "configMap": {"name": "ca"}}, {"name": "ca", "mountPath": "/etc/ca"}
     objects = render(extraVolumes=[volume], extraVolumeMounts=[mount])
     pod = one(objects, "Deployment")["spec"]["template"]["spec"]
-    assert [item["name"] for item in pod["volumes"]] == ["tmp", "ca"]
-    assert [item["name"] for item in operator_container(objects)["volumeMounts"]] == ["tmp", "ca"]
+    assert [item["name"] for item in pod["volumes"]] == ["tmp", "socket", "credentials", "ca"]
+    assert [item["name"] for item in operator_container(objects)["volumeMounts"]] == [
+        "tmp",
+        "credentials",
+        "socket",
+        "ca",
+    ]
+    assert [item["name"] for item in front_container(objects)["volumeMounts"]] == ["socket"]
 
 
 def test_security_contexts_are_changed_field_by_field(render: Render) -> None:
@@ -152,17 +175,84 @@ def test_security_contexts_are_changed_field_by_field(render: Render) -> None:
     assert container["privileged"] is False
 
 
-def test_the_operator_names_no_user_or_group_and_has_requests_and_limits(render: Render) -> None:
+@pytest.mark.parametrize("name", ["operator", "front"])
+def test_a_container_names_no_user_or_group_and_has_requests_and_limits(render: Render, name: str) -> None:
     objects = render()
-    assert (
-        not {"runAsUser", "runAsGroup", "fsGroup"}
-        & one(objects, "Deployment")["spec"]["template"]["spec"]["securityContext"].keys()
-    )
-    resources = operator_container(objects)["resources"]
-    assert {kind: set(resources[kind]) for kind in ("requests", "limits")} == {
+    container = container_of(objects, name)
+    named = pod_of(objects)["securityContext"].keys() | container["securityContext"].keys()
+    assert not {"runAsUser", "runAsGroup", "fsGroup"} & named
+    assert {kind: set(container["resources"][kind]) for kind in ("requests", "limits")} == {
         "requests": {"cpu", "memory"},
         "limits": {"cpu", "memory"},
     }
+
+
+@pytest.mark.parametrize("page", [False, True])
+def test_the_operator_alone_has_the_token_and_listens_at_no_port(render: Render, page: bool) -> None:
+    objects = render(page={"enabled": page})
+    pod, operator, front = pod_of(objects), operator_container(objects), front_container(objects)
+    assert pod["automountServiceAccountToken"] is False
+    with_token = {volume["name"] for volume in pod["volumes"] if "serviceAccountToken" in json.dumps(volume)}
+    mounts = {mount["name"]: mount["mountPath"] for mount in operator["volumeMounts"]}
+    assert {mounts[name] for name in with_token} == {str(SERVICE_ACCOUNT)}
+    assert not with_token & {mount["name"] for mount in front["volumeMounts"]}
+    assert not [argument for argument in operator["args"] if "port" in argument]
+    assert "ports" not in operator
+    assert "env" not in front
+
+
+def test_the_front_can_write_nowhere_whatever_the_operator_may(render: Render) -> None:
+    wide = {"runAsUser": 7, "privileged": True, "readOnlyRootFilesystem": False, "capabilities": {"add": ["NET_RAW"]}}
+    front = front_container(render(page={"enabled": True}, securityContext=wide))
+    assert front["securityContext"] == {
+        "runAsUser": 7,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert [mount["readOnly"] for mount in front["volumeMounts"]] == [True, True]
+
+
+def test_each_container_has_probes_of_its_own(render: Render) -> None:
+    objects = render()
+    operator, front = operator_container(objects), front_container(objects)
+    (socket,) = [one.partition("=")[2] for one in operator["args"] if one.startswith("--probe-socket=")]
+    tmp = next(mount["mountPath"] for mount in operator["volumeMounts"] if mount["name"] == "tmp")
+    for probe in ("livenessProbe", "startupProbe", "readinessProbe"):
+        assert operator[probe]["exec"]["command"] == ["python", "-m", "rewardpool_operator.healthy", socket]
+        assert front[probe]["httpGet"] == {"path": ALIVE, "port": "health"}
+    assert Path(socket).parent == Path(tmp)
+
+
+def test_the_front_asks_at_the_operators_socket(render: Render) -> None:
+    objects = render()
+    operator, front = operator_container(objects)["args"], front_container(objects)["args"]
+    (socket,) = [one.partition("=")[2] for one in operator if one.startswith("--front-socket=")]
+    assert f"--socket={socket}" in front
+    mounts = {
+        mount["mountPath"]
+        for container in (operator_container(objects), front_container(objects))
+        for mount in container["volumeMounts"]
+        if mount["name"] == "socket"
+    }
+    assert mounts == {str(Path(socket).parent)}
+
+
+@pytest.mark.parametrize(
+    "values", [{"page": {"enabled": True}, "watch": {"namespaces": ["a"]}, "log": {"verbose": True}}, {}]
+)
+def test_the_program_takes_the_arguments_that_the_chart_gives_it(render: Render, values: dict[str, Any]) -> None:
+    for container in pod_of(render(**values))["containers"]:
+        group, command, *arguments = container["args"]
+        program = get_command(operator_commands)
+        assert group == "operator"
+        assert isinstance(program, TyperGroup)
+        program.commands[command].make_context(command, arguments)
+
+
+def test_kubectl_means_the_operator_of_the_two(render: Render) -> None:
+    annotations = one(render(podAnnotations={"a": "b"}), "Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {"a": "b", "kubectl.kubernetes.io/default-container": "operator"}
 
 
 def test_every_value_is_described_in_the_schema() -> None:
@@ -347,7 +437,7 @@ def test_monitors_find_the_ports_that_are_there(render: Render) -> None:
     service = one(objects, "Service", "rewardpool-metrics")
     assert service_monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert service_monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
-    assert {port["name"] for port in operator_container(objects)["ports"]} == {"health", "metrics"}
+    assert {port["name"] for port in front_container(objects)["ports"]} == {"health", "metrics"}
 
 
 POD_MONITORS = [
@@ -384,25 +474,25 @@ def test_no_monitor_is_made_unless_it_is_asked_for(render: Render) -> None:
 def test_without_metrics_nothing_serves_them(render: Render) -> None:
     objects = render(metrics={"enabled": False})
     assert not [item for item in objects if item["kind"] == "Service"]
-    assert not [argument for argument in operator_container(objects)["args"] if "metrics" in argument]
+    assert not [argument for argument in front_container(objects)["args"] if "metrics" in argument]
 
 
 def test_the_page_is_served_only_where_that_is_asked_for(render: Render) -> None:
     objects = render()
-    assert "page" not in {port["name"] for port in operator_container(objects)["ports"]}
-    assert not [argument for argument in operator_container(objects)["args"] if "page" in argument]
+    assert "page" not in {port["name"] for port in front_container(objects)["ports"]}
+    for container in (operator_container(objects), front_container(objects)):
+        assert not [argument for argument in container["args"] if "page" in argument]
     assert not [item for item in objects if item["metadata"]["name"].endswith("-page")]
 
 
-def test_the_page_has_a_port_a_service_and_no_right_but_to_ask_who_somebody_is(render: Render) -> None:
+def test_the_page_has_a_port_a_service_and_no_right(render: Render) -> None:
     objects = render(page={"enabled": True}, watch={"namespaces": ["a"]})
-    assert "--page-port=8083" in operator_container(objects)["args"]
-    assert {"name": "page", "containerPort": 8083} in operator_container(objects)["ports"]
+    assert "--page-port=8083" in front_container(objects)["args"]
+    assert {"name": "page", "containerPort": 8083} in front_container(objects)["ports"]
     service = one(objects, "Service", "rewardpool-page")["spec"]
     assert (service["ports"][0]["targetPort"], service["sessionAffinity"]) == ("page", "ClientIP")
-    name = f"{NAMESPACE}-rewardpool-page"
-    assert granted(one(objects, "ClusterRole", name)["rules"]) == granted(permissions.PAGE_RULES)
-    assert one(objects, "ClusterRoleBinding", name)["subjects"][0]["namespace"] == NAMESPACE
+    without = render(watch={"namespaces": ["a"]})
+    assert [item for item in objects if "Role" in item["kind"]] == [item for item in without if "Role" in item["kind"]]
 
 
 @pytest.mark.parametrize("namespaces", [[], ["ingress"]])

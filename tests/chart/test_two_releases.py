@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from support.kube_builders import FUNCTION
-from support.ports import free_port
 from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane
@@ -45,9 +44,8 @@ class Release:
         """What the release's Deployment runs, not started yet."""
         read = ["get", "deployment", "rewardpool", f"--namespace={self.namespace}", "-o", "json"]
         pod = json.loads(self._plane.kubectl(*read))["spec"]["template"]["spec"]
-        (container,) = pod["containers"]
-        ports = [f"--health-port={free_port()}", f"--metrics-port={free_port()}"]
-        given = [argument for argument in container["args"] if "-port=" not in argument]
+        container = pod["containers"][0]
+        given = [argument for argument in container["args"] if "-socket=" not in argument]
         environment = {item["name"]: item.get("value", self.namespace) for item in container["env"]}
         token = ["create", "token", pod["serviceAccountName"], f"--namespace={self.namespace}", "--duration=1h"]
         kubeconfig = write_kubeconfig(
@@ -57,7 +55,7 @@ class Release:
             token=self._plane.kubectl(*token).strip(),
         )
         return RealProcess(
-            [str(Path(sys.executable).with_name("rewardpool")), *given, *ports],
+            [str(Path(sys.executable).with_name("rewardpool")), *given],
             log=self._folder / f"{self.namespace}.log",
             env={**environment, "KUBECONFIG": str(kubeconfig)},
             cwd=self._folder,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scene import in_words
+from scene import container_of, in_words
 
 Object = dict[str, Any]
 
@@ -31,3 +31,10 @@ def test_an_error_names_the_conditions_of_the_pool_and_why_a_pod_is_no_further()
 
 def test_an_error_says_so_where_nothing_is_there() -> None:
     assert in_words([], "judge") == "there is neither the pool nor a pod"
+
+
+def test_a_pods_first_container_is_that_of_its_spec_and_not_of_its_statuses() -> None:
+    statuses = [{"name": name, "containerID": f"containerd://id-of-{name}"} for name in ("front", "operator")]
+    pod = a_pod("x", containerStatuses=statuses)
+    pod["spec"]["containers"] = [{"name": "operator"}, {"name": "front"}]
+    assert container_of(pod) == "id-of-operator"

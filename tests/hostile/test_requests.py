@@ -19,7 +19,7 @@ from support.tried import EXAMPLES, TRIED
 from rewardpool.gateway.server import GatewaySettings, gateway_app
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards import open_reward
-from rewardpool_operator.main import figures_app, health_app
+from rewardpool_operator.front import health_app, metrics_app
 from rewardpool_page.access import TokenFile
 from rewardpool_page.server import page_app
 from rewardpool_runtime import http_server
@@ -172,13 +172,18 @@ def length(data_source: str, solution_str: str, ground_truth: Any, extra_info: M
     return float(len(solution_str))
 
 
+async def well(_: str) -> bytes:
+    """Stands in for an operator."""
+    return b'{"ok": true}'
+
+
 SERVERS: Final[Mapping[str, Callable[[Any], web.Application]]] = {
     "a function server": function_server,
     "a gateway with a key": lambda _: gateway(KEY),
     "a gateway on loopback": lambda _: gateway(None),
     "the page": lambda folder: page_app(ScriptedSource(1_800_000_000.0), TokenFile(folder / "key")),
-    "the operator's figures": lambda _: figures_app(),
-    "the operator's health": lambda _: health_app(lambda: {"ok": True}),
+    "the operator's metrics": lambda _: metrics_app(well),
+    "the operator's health": lambda _: health_app(well),
 }
 
 

@@ -4,8 +4,6 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 from support.decide_builders import a_pool
 
@@ -200,38 +198,15 @@ def test_a_step_that_fails_is_told_with_its_beginning_until_it_does_not(metrics)
     assert of_pools(metrics) == []
 
 
-async def scraped(metrics, **headers):
-    application = web.Application()
-    application.router.add_get("/metrics", metrics.exposition)
-    async with TestClient(TestServer(application)) as client, client.get("/metrics", headers=headers) as response:
-        assert response.status == 200
-        return response.headers, await response.text()
-
-
 async def test_the_exposition_is_what_prometheus_parses(metrics):
-    headers, text = await scraped(used(metrics))
+    text = (await used(metrics).exposition("")).decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
-    assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert families["rewardpool_reconcile_queue_length"].samples[0].value == 4
     assert families["rewardpool_leader"].samples[0].value == 1
-    assert families["process_resident_memory_bytes"].samples[0].value > 0
-
-
-async def test_openmetrics_is_spoken_to_who_asks_for_it(metrics):
-    headers, text = await scraped(metrics, Accept="application/openmetrics-text; version=1.0.0")
-    assert headers["Content-Type"].startswith("application/openmetrics-text")
-    assert text.endswith("# EOF\n")
-
-
-@pytest.mark.parametrize("version", ["nonsense", "1.x", "2.x", "9.x.1", "9" * 5000, "", "-1", "1..0"])
-@pytest.mark.parametrize("kind", ["application/openmetrics-text", "text/plain"])
-async def test_a_version_that_is_none_is_answered_with_plain_text(metrics, kind, version):
-    headers, _ = await scraped(metrics, Accept=f"{kind}; version={version}; escaping=allow-utf-8")
-    assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
 async def families_of(metrics):
-    _, text = await scraped(used(metrics))
+    text = (await used(metrics).exposition("")).decode()
     return [family for family in text_string_to_metric_families(text) if family.name.startswith("rewardpool_")]
 
 

@@ -47,10 +47,3 @@ LEASE_RULES: Final[tuple[Rule, ...]] = (
     _rule("coordination.k8s.io", "leases", "get", "patch"),
 )
 """Rules of a Role in the operator's own namespace; the second one for the Lease of its name only (see `leader.py`)."""
-
-PAGE_RULES: Final[tuple[Rule, ...]] = (
-    _rule("authentication.k8s.io", "tokenreviews", "create"),
-    _rule("authorization.k8s.io", "subjectaccessreviews", "create"),
-)
-"""Rules of a ClusterRole, where the page in the browser is served: whose a token is, and what its user may do. Logs are
-read with the viewers' own tokens."""

@@ -114,16 +114,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [list, create, patch]
 {{- end -}}
 
-{{- /* Whose a token is, and what its user may do; for the page in the browser. */ -}}
-{{- define "rewardpool.pageRules" -}}
-- apiGroups: [authentication.k8s.io]
-  resources: [tokenreviews]
-  verbs: [create]
-- apiGroups: [authorization.k8s.io]
-  resources: [subjectaccessreviews]
-  verbs: [create]
-{{- end -}}
-
 {{- define "rewardpool.leaseRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

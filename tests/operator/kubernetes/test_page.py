@@ -1,25 +1,26 @@
 """The page of a cluster: whose a token is, who sees what, and what of pods and routers is shown."""
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Any, cast
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 from support.kube_builders import a_pod
+from support.ports import free_port
 
 from rewardpool_api import names
 from rewardpool_kube import resources
-from rewardpool_kube.client import Kube
-from rewardpool_kube.errors import KubeError, KubeUnreachableError
-from rewardpool_kube.resources import Object, Resource
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.page.access import TokenAccess
-from rewardpool_operator.kubernetes.page.logs import PodLogs
+from rewardpool_operator.kubernetes.page.api_server import Address, ApiServer, ApiServerAwayError
+from rewardpool_operator.kubernetes.page.offer import Offer
 from rewardpool_operator.kubernetes.page.reviews import (
     REMEMBER_SECONDS,
-    TOKEN_REVIEWS,
     Remembered,
     ReviewRefusedError,
     Reviews,
@@ -30,10 +31,20 @@ from rewardpool_operator.kubernetes.page.reviews import (
 from rewardpool_operator.kubernetes.page.routers import MAX_ROUTERS, RouterCounts
 from rewardpool_operator.kubernetes.page.source import ClusterSource
 from rewardpool_operator.kubernetes.page.workers import shown_worker
-from rewardpool_page.source import LogNotFoundError
+from rewardpool_operator.kubernetes.stored_pool import StoredPool
+from rewardpool_page import history
+from rewardpool_page.source import LogNotFoundError, Seen
+from rewardpool_page.view import Detail, detail_of
 
-TOKENS = {"of-anna": {"username": "anna", "groups": ["system:authenticated"], "extra": {"a": ["b"]}}}
-RIGHTS = {("anna", "list", "rewardpools", "rl"), ("anna", "list", "pods", "rl"), ("admin", "get", "rewardpools", "")}
+USERS = {
+    "of-anna": {"username": "anna", "groups": ["system:authenticated"], "extra": {"a": ["b"]}},
+    "of-admin": {"username": "admin"},
+}
+RIGHTS = {
+    ("of-anna", "list", "rewardpools", "rl"),
+    ("of-anna", "list", "pods", "rl"),
+    ("of-admin", "list", "rewardpools", ""),
+}
 ANNA = User(name="anna", groups=("system:authenticated",), extra=(("a", ("b",)),))
 METRICS = """smg_router_request_duration_seconds_bucket{endpoint="other",le="+Inf"} 4
 smg_router_request_duration_seconds_sum{endpoint="other"} 0.5
@@ -42,46 +53,76 @@ smg_worker_requests_active{worker="http://10.0.0.7:8000"} 3
 """
 
 
-class ReviewingKube:
-    """Answers reviews by the two tables above."""
+class StandInApiServer:
+    """Answers reviews of tokens by the two tables above, and has the log of w0."""
 
     def __init__(self) -> None:
-        self.asked: list[Object] = []
-        self.error: Exception | None = None
+        self.asked: list[str] = []
+        self.refuses = 0
+        """With this status."""
+        self.log = ""
 
-    async def review(self, resource: Resource, manifest: Object) -> Object:
-        self.asked.append(manifest["spec"])
-        await asyncio.sleep(0)
-        if self.error is not None:
-            raise self.error
-        if resource == TOKEN_REVIEWS:
-            user = TOKENS.get(manifest["spec"]["token"])
-            return {"authenticated": True, "user": user} if user else {"error": "invalid"}
-        what = manifest["spec"]["resourceAttributes"]
-        asked = (manifest["spec"]["user"], what["verb"], what["resource"], what["namespace"])
-        return {"allowed": asked in RIGHTS}
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", self._user)
+        app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._right)
+        app.router.add_get("/api/v1/namespaces/rl/pods/w0/log", self._log)
+        return app
+
+    def _token(self, request: web.Request) -> str:
+        scheme, _, token = request.headers["Authorization"].partition(" ")
+        assert scheme == "Bearer"
+        self.asked.append(token)
+        if self.refuses:
+            raise _refusal(self.refuses)
+        if token not in USERS:
+            raise web.HTTPUnauthorized
+        return token
+
+    async def _user(self, request: web.Request) -> web.Response:
+        token = self._token(request)
+        assert await request.json() == {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        return web.json_response({"status": {"userInfo": USERS[token]}}, status=201)
+
+    async def _right(self, request: web.Request) -> web.Response:
+        token, what = self._token(request), (await request.json())["spec"]["resourceAttributes"]
+        allowed = (token, what["verb"], what["resource"], what["namespace"]) in RIGHTS
+        return web.json_response({"status": {"allowed": allowed}}, status=201)
+
+    async def _log(self, request: web.Request) -> web.Response:
+        if self._token(request) != "of-anna":
+            return web.json_response({"kind": "Status", "message": "pods/log is forbidden"}, status=403)
+        assert request.query["container"] == "worker"
+        return web.Response(text=self.log)
+
+
+def _refusal(status: int) -> Exception:
+    return {403: web.HTTPForbidden, 500: web.HTTPInternalServerError}[status](text="of-anna")
 
 
 @pytest.fixture
-def kube() -> ReviewingKube:
-    return ReviewingKube()
+def kube() -> StandInApiServer:
+    return StandInApiServer()
 
 
-def reviews_of(kube: ReviewingKube, now: list[float] | None = None) -> Reviews:
+@pytest.fixture
+async def server(kube: StandInApiServer) -> AsyncIterator[ApiServer]:
+    async with TestServer(kube.app()) as served, ApiServer.open(Address(url=str(served.make_url("")))) as server:
+        yield server
+
+
+def reviews_of(server: ApiServer, now: list[float] | None = None) -> Reviews:
     times = now or [0.0]
-    return Reviews(cast(Kube, kube), clock=lambda: times[0])
+    return Reviews(server, clock=lambda: times[0])
 
 
 @pytest.mark.parametrize(
     ("status", "user"),
     [
-        ({"authenticated": True, "user": TOKENS["of-anna"]}, ANNA),
-        ({"authenticated": False, "user": {"username": "anna"}}, None),
-        ({"user": {"username": "anna"}}, None),
-        ({"authenticated": "true", "user": {"username": "anna"}}, None),
-        ({"authenticated": True, "user": {}}, None),
-        ({"authenticated": True}, None),
-        ({"error": "expired"}, None),
+        ({"userInfo": USERS["of-anna"]}, ANNA),
+        ({"userInfo": {"username": "system:anonymous"}}, None),
+        ({"userInfo": {"username": ""}}, None),
+        ({"userInfo": {}}, None),
         ({}, None),
     ],
 )
@@ -97,27 +138,34 @@ def test_only_what_is_allowed_is_allowed(status: Mapping[str, Any], allowed: boo
     assert is_allowed(status) is allowed
 
 
-async def test_a_viewer_sees_pools_and_workers_where_the_token_may_read_them(kube: ReviewingKube) -> None:
-    viewer = await TokenAccess(reviews_of(kube)).viewer("of-anna")
+async def test_a_viewer_sees_pools_and_workers_where_the_token_may_read_them(server: ApiServer) -> None:
+    viewer = await TokenAccess(reviews_of(server)).viewer("of-anna")
     assert viewer is not None
     assert [await viewer.may_see(one) for one in ("rl", "eval")] == [True, False]
     assert [await viewer.may_see_workers(one) for one in ("rl", "eval")] == [True, False]
 
 
-async def test_who_may_read_everywhere_is_asked_about_once(kube: ReviewingKube) -> None:
-    reviews = reviews_of(kube)
-    assert all([await reviews.may(User(name="admin"), "get", resources.POOLS, f"team-{n}") for n in range(9)])
-    assert len(kube.asked) == 1
+async def test_who_may_read_everywhere_is_asked_about_once(kube: StandInApiServer, server: ApiServer) -> None:
+    reviews = reviews_of(server)
+    assert all([await reviews.may("of-admin", "list", resources.POOLS, f"team-{n}") for n in range(9)])
+    assert kube.asked == ["of-admin"]
 
 
-@pytest.mark.parametrize("token", ["", "wrong"])
-async def test_a_wrong_token_is_nobodys(kube: ReviewingKube, token: str) -> None:
-    assert await TokenAccess(reviews_of(kube)).viewer(token) is None
+async def test_a_wrong_token_is_nobodys(server: ApiServer) -> None:
+    assert await TokenAccess(reviews_of(server)).viewer("wrong") is None
 
 
-async def test_however_many_ask_the_api_server_is_asked_once_until_the_answer_is_old(kube: ReviewingKube) -> None:
+@pytest.mark.parametrize("token", ["", " ", " of-anna", "of-anna x", "of-anna\r\nX: y", "of-anna\x00", "ä"])
+async def test_what_is_no_token_is_not_sent(kube: StandInApiServer, server: ApiServer, token: str) -> None:
+    assert await TokenAccess(reviews_of(server)).viewer(token) is None
+    assert kube.asked == []
+
+
+async def test_however_many_ask_the_api_server_is_asked_once_until_the_answer_is_old(
+    kube: StandInApiServer, server: ApiServer
+) -> None:
     now = [0.0]
-    reviews = reviews_of(kube, now)
+    reviews = reviews_of(server, now)
     await asyncio.gather(*(reviews.user("of-anna") for _ in range(20)))
     assert len(kube.asked) == 1
     now[0] = REMEMBER_SECONDS
@@ -125,33 +173,35 @@ async def test_however_many_ask_the_api_server_is_asked_once_until_the_answer_is
     assert len(kube.asked) == 2
 
 
-async def test_a_token_that_is_revoked_ends_what_it_began(kube: ReviewingKube, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_token_that_is_revoked_ends_what_it_began(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    viewer = await TokenAccess(reviews_of(kube, now)).viewer("of-anna")
+    viewer = await TokenAccess(reviews_of(server, now)).viewer("of-anna")
     assert viewer is not None
-    monkeypatch.delitem(TOKENS, "of-anna")
+    monkeypatch.delitem(USERS, "of-anna")
     assert await viewer.is_valid()
     now[0] = REMEMBER_SECONDS
     assert not await viewer.is_valid()
+    assert not await viewer.may_see("rl")
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (KubeUnreachableError("gone"), "the API server does not answer"),
-        (KubeError("create", status=403, reason="Forbidden", message="of-anna"), "refuses .* TokenReview: Forbidden"),
-    ],
-)
+@pytest.mark.parametrize("status", [403, 500])
 async def test_without_an_answer_nobody_is_let_in_nor_remembered_as_wrong(
-    kube: ReviewingKube, error: Exception, said: str
+    kube: StandInApiServer, server: ApiServer, status: int
 ) -> None:
-    reviews = reviews_of(kube)
-    kube.error = error
-    with pytest.raises(ReviewRefusedError, match=said) as raised:
+    reviews = reviews_of(server)
+    kube.refuses = status
+    with pytest.raises(ReviewRefusedError, match=rf"refuses a SelfSubjectReview \({status}\)") as raised:
         await reviews.user("of-anna")
     assert "of-anna" not in str(raised.value)
-    kube.error = None
+    kube.refuses = 0
     assert await reviews.user("of-anna") == ANNA
+
+
+async def test_an_api_server_that_is_away_says_nothing_of_the_token() -> None:
+    async with ApiServer.open(Address(url=f"http://127.0.0.1:{free_port()}")) as server:
+        with pytest.raises(ApiServerAwayError, match="the API server does not answer") as raised:
+            await reviews_of(server).user("of-anna")
+    assert "of-anna" not in str(raised.value)
 
 
 async def test_answers_that_are_remembered_are_bounded() -> None:
@@ -185,13 +235,6 @@ def test_a_worker_that_leaves_is_draining() -> None:
     pod = a_pod()
     pod["metadata"]["annotations"] = {names.ANNOTATION_DRAINING_SINCE: "2026-01-01T00:00:00Z"}
     assert shown_worker(pod)[1].phase == "Draining"
-
-
-@pytest.mark.parametrize(
-    ("pod", "phase"), [(a_pod(), "Parked"), (a_pod(started=False), "Starting")], ids=["answers", "does not"]
-)
-def test_a_parked_worker_is_told_from_one_that_serves(pod: Object, phase: str) -> None:
-    assert shown_worker(pod, parked=["w0"])[1].phase == phase
 
 
 @pytest.fixture
@@ -242,17 +285,17 @@ def pool_object(name: str, **spec: Any) -> Object:
     return {"metadata": metadata, "spec": {"model": {"source": "hf://org/model"}, **spec}}
 
 
+def changed(store: Store, *, status: Object | None = None, **spec: Any) -> Object:
+    """The pool of the store in a newer version, which it now has."""
+    pool = {**pool_object("rm", **spec), "status": status or {}}
+    pool["metadata"] |= {"resourceVersion": "9", "annotations": {"a": "s3cret"}}
+    store.put(resources.POOLS, pool)
+    return pool
+
+
 def owned(pod: Object) -> Object:
     pod["metadata"] |= {"namespace": "rl", "resourceVersion": "6", "ownerReferences": [{"kind": "ReplicaSet"}]}
     return pod
-
-
-class KubeOfSecrets:
-    """Has the Secrets of every pool."""
-
-    async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        assert resource == resources.SECRETS
-        return {"data": {"key": "c2VjcmV0LTE="}} if name.endswith("-key") else None
 
 
 @pytest.fixture
@@ -264,24 +307,62 @@ def store() -> Store:
     return store
 
 
-def source_of(
-    store: Store, session: ClientSession, *, host: str = "http://127.0.0.1:9", listing: Collection[str] = ()
-) -> ClusterSource:
-    kube, routers, logs = cast(Kube, KubeOfSecrets()), RouterCounts(session), PodLogs(session, host)
-    return ClusterSource(store, kube, routers, logs, is_being_listed=lambda namespace: namespace in listing)
+@asynccontextmanager
+async def source_of(
+    store: Store, *, url: str = "http://127.0.0.1:9", listing: Collection[str] = ()
+) -> AsyncIterator[ClusterSource]:
+    offer = Offer(store, is_being_listed=lambda namespace: namespace in listing)
+    async with (
+        ApiServer.open(Address(url=url)) as server,
+        ClusterSource.open(offer.pools, server, namespaces=()) as source,
+    ):
+        yield source
 
 
 async def test_a_look_is_what_the_watches_said(store: Store) -> None:
-    async with ClientSession() as session:
-        (seen,) = await source_of(store, session).look(counted=False)
+    async with source_of(store) as source:
+        (seen,) = await source.look(counted=False)
     assert (seen.pool.key, [worker.name for worker in seen.workers], seen.logs) == ("rl/rm", ["w0"], ("w0", "r0"))
     assert seen.counts is None
 
 
+async def test_the_page_is_told_nothing_of_variables_arguments_and_templates(store: Store) -> None:
+    secret = {"engine": {"env": [{"name": "A", "value": "s3cret"}], "args": ["s3cret"]}}
+    changed(store, worker={"gpus": 2, "podTemplate": {"spec": {"s3cret": 1}}}, replicas=3, **secret)
+    assert b"s3cret" not in await Offer(store, is_being_listed=lambda _: False).pools()
+    async with source_of(store) as source:
+        (seen,) = await source.look(counted=False)
+    assert (seen.pool.spec.worker.gpus, seen.pool.spec.replicas) == (2, 3)
+
+
+def full_view(seen: Seen) -> Detail:
+    return detail_of(seen, history.Remembered())
+
+
+async def test_a_pool_is_shown_as_all_of_its_object_would_be(store: Store) -> None:
+    spec = {
+        "model": {"source": "hf://org/model", "type": "Generative"},
+        "engine": {"name": "sglang", "args": ["--x"]},
+        "worker": {"gpus": 2},
+        "router": {"flavor": "smg"},
+        "autoscaling": {"minReplicas": 1, "maxReplicas": 4},
+    }
+    found = changed(store, **spec)
+    async with source_of(store) as source:
+        (seen,) = await source.look(counted=False)
+    assert full_view(seen) == full_view(replace(seen, pool=StoredPool.parse(found).pool))
+
+
+async def test_a_parked_worker_is_told_from_one_that_serves(store: Store) -> None:
+    changed(store, status={"parkedWorkers": ["w0"]})
+    async with source_of(store) as source:
+        (seen,) = await source.look(counted=False)
+    assert [worker.phase for worker in seen.workers] == ["Parked"]
+
+
 async def test_a_pool_is_not_shown_without_workers_while_they_are_listed(store: Store) -> None:
     listing = ["rl"]
-    async with ClientSession() as session:
-        source = source_of(store, session, listing=listing)
+    async with source_of(store, listing=listing) as source:
         assert await source.look(counted=False) == []
         listing.clear()
         (seen,) = await source.look(counted=False)
@@ -289,64 +370,52 @@ async def test_a_pool_is_not_shown_without_workers_while_they_are_listed(store: 
 
 
 async def test_a_pool_is_read_again_only_when_one_of_its_objects_changed(store: Store) -> None:
-    async with ClientSession() as session:
-        source = source_of(store, session)
+    async with source_of(store) as source:
         first, second = [(await source.look(counted=False))[0].pool for _ in range(2)]
         assert second is first
-        store.put(
-            resources.POOLS,
-            {**pool_object("rm", replicas=3), "status": {}}
-            | {"metadata": {**pool_object("rm")["metadata"], "resourceVersion": "9"}},
-        )
+        changed(store, replicas=3)
         (third,) = await source.look(counted=False)
     assert third.pool.spec.replicas == 3
 
 
-async def test_what_makes_no_sense_hides_no_other_pool(store: Store) -> None:
+@pytest.mark.parametrize("spec", [{}, {"model": 7}, {"model": {"source": "hf://org/model"}, "engine": None}])
+async def test_what_makes_no_sense_hides_no_other_pool(store: Store, spec: Object) -> None:
     odd = pool_object("odd")
-    odd["metadata"]["name"] = "o" * 3
-    store.put(resources.POOLS, {"metadata": {**odd["metadata"], "labels": 7}, "spec": {}})
-    async with ClientSession() as session:
-        seen = await source_of(store, session).look(counted=False)
-    assert "rl/rm" in {one.pool.key for one in seen}
+    store.put(resources.POOLS, {"metadata": {**odd["metadata"], "labels": 7}, "spec": spec})
+    async with source_of(store) as source:
+        seen = await source.look(counted=False)
+    assert {one.pool.key for one in seen} == {"rl/rm", "rl/odd"}
 
 
-async def api_server(log: web.Response) -> TestServer:
-    """Answers for the log of w0 to the token of-anna."""
+async def test_while_the_operator_does_not_answer_the_pools_are_not_known() -> None:
+    async def away() -> bytes:
+        raise OSError("the operator does not answer")
 
-    async def answer(request: web.Request) -> web.Response:
-        if request.headers["Authorization"] != "Bearer of-anna":
-            return web.json_response({"kind": "Status", "message": "pods/log is forbidden"}, status=403)
-        assert request.query["container"] == "worker"
-        return log
-
-    app = web.Application()
-    app.router.add_get("/api/v1/namespaces/rl/pods/w0/log", answer)
-    server = TestServer(app)
-    await server.start_server()
-    return server
+    async with (
+        ApiServer.open(Address(url="http://127.0.0.1:9")) as server,
+        ClusterSource.open(away, server, namespaces=()) as source,
+    ):
+        with pytest.raises(OSError, match="the operator does not answer"):
+            await source.look(counted=False)
 
 
-async def log_of(store: Store, kube: ReviewingKube, *, text: str, token: str = "of-anna") -> str:
-    server = await api_server(web.Response(text=text))
-    viewer = await TokenAccess(reviews_of(kube)).viewer(token)
+async def log_of(store: Store, server: ApiServer, *, token: str = "of-anna") -> str:
+    viewer = await TokenAccess(reviews_of(server)).viewer(token)
     assert viewer is not None
-    async with ClientSession() as session:
-        source = source_of(store, session, host=str(server.make_url("")))
+    offer = Offer(store, is_being_listed=lambda _: False)
+    async with ClusterSource.open(offer.pools, server, namespaces=()) as source:
         await source.look(counted=False)
-        try:
-            return await source.log("rl/rm", "w0", viewer)
-        finally:
-            await server.close()
+        return await source.log("rl/rm", "w0", viewer)
 
 
-async def test_a_log_has_no_key_and_no_colours(store: Store, kube: ReviewingKube) -> None:
-    assert await log_of(store, kube, text="\x1b[31mstarted with secret-1\x1b[0m\n") == "started with [key]\n"
+async def test_a_log_has_no_colours(store: Store, kube: StandInApiServer, server: ApiServer) -> None:
+    kube.log = "\x1b[31mstarted\x1b[0m\n"
+    assert await log_of(store, server) == "started\n"
 
 
 async def test_a_log_that_the_viewer_may_not_read_is_refused_in_the_api_servers_words(
-    store: Store, kube: ReviewingKube, monkeypatch: pytest.MonkeyPatch
+    store: Store, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(TOKENS, "of-ben", {"username": "ben"})
+    monkeypatch.setitem(USERS, "of-ben", {"username": "ben"})
     with pytest.raises(LogNotFoundError, match="forbidden"):
-        await log_of(store, kube, text="", token="of-ben")
+        await log_of(store, server, token="of-ben")

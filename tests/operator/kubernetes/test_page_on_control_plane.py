@@ -1,12 +1,17 @@
-"""The page that an operator serves, on a real API server: what it says of a token is what the page goes by.
+"""The page of an operator's front, on a real API server: what it says to a token is what the page goes by.
 
-The operator runs with the chart's rights alone. Nodes are the one stand-in: one answers the API server with logs.
+The operator runs with the chart's rights alone, and the front with none. Nodes are the one stand-in: one answers the
+API server with logs.
 """
 
 import asyncio
 import base64
 import json
+import signal
+import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -23,18 +28,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from prometheus_client.parser import text_string_to_metric_families
 from support.browser import browser, chromium
 from support.cable import Cable
 from support.kube_builders import FUNCTION
 from support.operator_cluster import PATHS, seconds_until
 from support.operator_process import ACCOUNT, operator_process, restricted_kubeconfig
-from support.permissions import PAGE_RULES, RULES
+from support.permissions import RULES
 from support.ports import free_port
-from support.processes import RealProcess
+from support.processes import RealProcess, http
 
 from cluster.control_plane import ControlPlane
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
+from rewardpool_operator.front import ALIVE
 from rewardpool_operator.kubernetes.page.reviews import REMEMBER_SECONDS
 from rewardpool_page.server import SESSION_HEADER
 
@@ -102,23 +109,56 @@ class Page:
         said = self.plane.kubectl("create", "-o", "json", "-f", "-", input=json.dumps(review))
         return bool(json.loads(said)["status"]["allowed"])
 
-    def start_operator(self) -> str:
-        """One more, which waits where another one leads; the address of its page."""
-        health, port = free_port(), free_port()
-        operator: RealProcess = self._stack.enter_context(
+    def start_operator(self) -> "Pair":
+        """One more operator with its front, which waits where another one leads."""
+        pair = Pair(self._folder / f"{free_port()}")
+        socket, probe = pair.folder / "front.sock", pair.folder / "probe.sock"
+        flags = [f"--namespace={THEIRS}", f"--front-socket={socket}", "--front-page", f"--probe-socket={probe}"]
+        pair.operator = self._stack.enter_context(
             operator_process(
                 self._kubeconfig,
                 namespace=OURS,
-                health_port=health,
-                log=self._folder / f"operator-{port}.log",
+                health_port=free_port(),
+                log=pair.folder / "operator.log",
                 lease=f"{OURS}/rewardpool",
-                flags=[f"--namespace={THEIRS}", f"--page-port={port}"],
+                flags=flags,
             )
         )
-        url = f"http://127.0.0.1:{port}"
-        operator.until(lambda: _answers(url), seconds=30, what="the page answers")
-        self.log = self._folder / f"operator-{port}.log"
-        return url
+        host, port = self.cable.url.removeprefix("https://").split(":")
+        rewardpool = Path(sys.executable).with_name("rewardpool")
+        command = [str(rewardpool), "operator", "front", f"--socket={socket}", f"--health-port={pair.health}"]
+        command += [f"--metrics-port={pair.metrics}", f"--page-port={pair.page}"]
+        command += [f"--namespace={OURS}", f"--namespace={THEIRS}", f"--cluster-ca={self.plane.authority.certificate}"]
+        nothing = {"KUBECONFIG": str(pair.folder / "none"), "HOME": str(pair.folder)}
+        address = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+        log = pair.folder / "front.log"
+        pair.front = self._stack.enter_context(RealProcess(command, log=log, env=nothing | address, cwd=pair.folder))
+        pair.front.until(lambda: _answers(pair.url), seconds=30, what="the page answers")
+        pair.operator.until(lambda: pair.probe().returncode == 0, seconds=30, what="the operator is well")
+        return pair
+
+
+class Pair:
+    """An operator and its front."""
+
+    operator: RealProcess
+    front: RealProcess
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.health, self.metrics, self.page = free_port(), free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.page}"
+
+    def probe(self) -> "subprocess.CompletedProcess[str]":
+        """The kubelet's probe of the operator."""
+        command = [sys.executable, "-m", "rewardpool_operator.healthy", str(self.folder / "probe.sock")]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def asked(self, port: int, path: str) -> tuple[int, str]:
+        """What the front answers."""
+        status, _, said = http("GET", f"http://127.0.0.1:{port}{path}")
+        return status, said
 
 
 def _answers(url: str) -> bool:
@@ -145,16 +185,20 @@ def page(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) 
         cable = stack.enter_context(Cable(plane.url))
         page = Page(plane, cable, tmp_path_factory.mktemp("page"), stack)
         page.grant(ACCOUNT, THEIRS, *RULES)
-        page.grant(ACCOUNT, "", *PAGE_RULES, cluster=True)
         page.apply(a_pool(OURS), a_pool(THEIRS))
         yield page
 
 
 @pytest.fixture(scope="module")
-def url(page: Page) -> str:
-    url = page.start_operator()
+def pair(page: Page) -> Pair:
+    pair = page.start_operator()
     seconds_until(lambda: worker_pods(page), limit=40)
-    return url
+    return pair
+
+
+@pytest.fixture(scope="module")
+def url(pair: Pair) -> str:
+    return pair.url
 
 
 @pytest.fixture(scope="module")
@@ -334,17 +378,47 @@ async def test_a_log_is_read_with_the_viewers_own_rights(url: str, page: Page, v
 
 
 async def test_the_operator_that_waits_serves_the_same_page(url: str, page: Page, viewer: str) -> None:
-    second_url = page.start_operator()
+    second_url = page.start_operator().url
     async with at(url) as first, at(second_url) as second:
         assert [await one.sign_in(viewer) for one in (first, second)] == [200, 200]
         shown = [await one.shows(lambda shown: shown["pool"]) for one in (second, first)]
     assert shown[0]["pool"]["workers"] == shown[1]["pool"]["workers"] != []
 
 
-def test_no_token_is_in_the_operators_log(page: Page, url: str, viewer: str) -> None:
-    logs = "".join(log.read_text() for log in page.log.parent.glob("operator-*.log"))
-    assert "the operator runs" in logs
-    assert viewer.split(".")[1] not in logs
+def test_no_token_is_in_a_log(pair: Pair, viewer: str) -> None:
+    logs = [(pair.folder / f"{name}.log").read_text() for name in ("operator", "front")]
+    assert ["runs" in log for log in logs] == [True, True]
+    assert viewer.split(".")[1] not in "".join(logs)
+
+
+def test_an_operator_that_hangs_fails_its_probe_and_its_front_lives(pair: Pair) -> None:
+    assert pair.asked(pair.health, ALIVE)[0] == 200
+    pair.operator.signal(signal.SIGSTOP)
+    try:
+        assert "the operator does not answer" in pair.probe().stderr
+        assert pair.asked(pair.health, ALIVE)[0] == 200
+    finally:
+        pair.operator.signal(signal.SIGCONT)
+    pair.operator.until(lambda: pair.probe().returncode == 0, seconds=60, what="it is well again")
+
+
+def test_a_front_that_hangs_fails_no_probe_of_its_operator(pair: Pair) -> None:
+    pair.front.signal(signal.SIGSTOP)
+    try:
+        with socket.socket(socket.AF_UNIX) as hung:
+            hung.connect(str(pair.folder / "front.sock"))
+            assert pair.probe().returncode == 0
+    finally:
+        pair.front.signal(signal.SIGCONT)
+
+
+def test_health_and_metrics_are_the_operators(pair: Pair) -> None:
+    status, health = pair.asked(pair.health, "/healthz")
+    assert (status, health["ok"], health["pools"]) == (200, True, 2)
+    samples = text_string_to_metric_families(pair.asked(pair.metrics, "/metrics")[1])
+    assert {sample.labels["pool"] for family in samples for sample in family.samples if "pool" in sample.labels} == {
+        "rm"
+    }
 
 
 @pytest.mark.skipif(chromium() is None, reason="chromium is not installed: `make packages` installs it")

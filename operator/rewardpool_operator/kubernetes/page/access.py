@@ -31,11 +31,11 @@ class TokenViewer:
 
     async def may_see(self, namespace: str) -> bool:
         """Whether the user may list pools of this namespace."""
-        return await self._reviews.may(self._user, "list", POOLS, namespace)
+        return await self._reviews.may(self.token, "list", POOLS, namespace)
 
     async def may_see_workers(self, namespace: str) -> bool:
         """Whether the user may list pods of this namespace, which workers are."""
-        return await self._reviews.may(self._user, "list", PODS, namespace)
+        return await self._reviews.may(self.token, "list", PODS, namespace)
 
 
 class TokenAccess:
@@ -54,5 +54,5 @@ class TokenAccess:
         Raises:
             OSError: the API server does not say so now.
         """
-        user = await self._reviews.user(token) if token else None
+        user = await self._reviews.user(token)
         return None if user is None else TokenViewer(token, user, self._reviews)

@@ -1,10 +1,12 @@
-"""What the API server says of a token (TokenReview) and of its user's rights (SubjectAccessReview).
+"""What the API server says to a token: whose it is (SelfSubjectReview), and what it may do (SelfSubjectAccessReview).
 
 Answers are remembered for some seconds, by who asks and for what: a page that looks once a second, in however many
 browsers, asks the API server no more often than that. Tokens themselves are not kept here, only their hashes.
 """
 
 import asyncio
+import json
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,19 +14,24 @@ from hashlib import sha256
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
-from rewardpool_kube.client import Kube
-from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_kube.resources import Object, Resource
+from rewardpool_operator.kubernetes.page.api_server import ApiServer
+from rewardpool_runtime.bounded import read_text
 
-TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews")
-ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews")
+USER_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews")
+ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 REMEMBER_SECONDS: Final = 10.0
 """A token that was revoked, or a right that was taken, shows for so long at most."""
 MAX_TOKENS: Final = 512
 MAX_RIGHTS: Final = 8192
 MAX_CALLS: Final = 8
 """Reviews at a time."""
-_KINDS: Final = {TOKEN_REVIEWS: "TokenReview", ACCESS_REVIEWS: "SubjectAccessReview"}
+MAX_BYTES: Final = 256 << 10
+"""Of an answer, which names the user's groups."""
+ANONYMOUS: Final = "system:anonymous"
+_TOKEN: Final = re.compile(r"[!-~]+")
+"""Whatever else is no token: to one with a space the API server answers as to nobody."""
+_KINDS: Final = {USER_REVIEWS: "SelfSubjectReview", ACCESS_REVIEWS: "SelfSubjectAccessReview"}
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,9 +61,9 @@ class ReviewRefusedError(OSError):
 
 
 def user_of(status: Mapping[str, Any]) -> User | None:
-    """The user in the status of a TokenReview; None for a token that is not valid."""
-    found = status.get("user") or {}
-    if status.get("authenticated") is not True or not found.get("username"):
+    """Return the user in the status of a SelfSubjectReview; None where that is nobody."""
+    found = status.get("userInfo") or {}
+    if found.get("username") in (None, "", ANONYMOUS):
         return None
     extra = sorted((key, tuple(values)) for key, values in (found.get("extra") or {}).items())
     groups = tuple(found.get("groups") or ())
@@ -64,7 +71,7 @@ def user_of(status: Mapping[str, Any]) -> User | None:
 
 
 def is_allowed(status: Mapping[str, Any]) -> bool:
-    """Whether the status of a SubjectAccessReview allows it."""
+    """Whether the status of a SelfSubjectAccessReview allows it."""
     return status.get("allowed") is True and status.get("denied") is not True
 
 
@@ -91,13 +98,13 @@ class Remembered(Generic[K, V]):
 
 
 class Reviews:
-    """The API server, asked in the operator's own name."""
+    """The API server, asked in the name of each token's user."""
 
-    def __init__(self, kube: Kube, *, clock: Callable[[], float] = monotonic) -> None:
-        self._kube = kube
+    def __init__(self, server: ApiServer, *, clock: Callable[[], float] = monotonic) -> None:
+        self._server = server
         self._calls = asyncio.Semaphore(MAX_CALLS)
         self._users: Remembered[bytes, User | None] = Remembered(seconds=REMEMBER_SECONDS, most=MAX_TOKENS, clock=clock)
-        self._rights: Remembered[tuple[User, Right], bool] = Remembered(
+        self._rights: Remembered[tuple[bytes, Right], bool] = Remembered(
             seconds=REMEMBER_SECONDS, most=MAX_RIGHTS, clock=clock
         )
 
@@ -105,59 +112,63 @@ class Reviews:
         """Whose token it is; None for one that is not valid.
 
         Raises:
-            ReviewRefusedError: nobody says so now.
+            OSError: nobody says so now.
         """
+        if not _TOKEN.fullmatch(token):
+            return None
 
         async def ask() -> User | None:
-            return user_of(await self._review(TOKEN_REVIEWS, {"token": token}))
+            return user_of(await self._review(USER_REVIEWS, token, {}))
 
-        return await self._users.get(sha256(token.encode()).digest(), ask)
+        return await self._users.get(_hash(token), ask)
 
-    async def may(self, user: User, verb: str, resource: Resource, namespace: str) -> bool:
-        """Whether the user may do that in the namespace; whoever may do it everywhere is asked about once.
+    async def may(self, token: str, verb: str, resource: Resource, namespace: str) -> bool:
+        """Whether the token's user may do that in the namespace; whoever may do it everywhere is asked about once.
 
         Raises:
-            ReviewRefusedError: nobody says so now.
+            OSError: nobody says so now.
         """
         everywhere = Right(verb=verb, resource=resource, namespace="")
-        return await self._has(user, everywhere) or await self._has(user, replace(everywhere, namespace=namespace))
+        return await self._has(token, everywhere) or await self._has(token, replace(everywhere, namespace=namespace))
 
-    async def _has(self, user: User, right: Right) -> bool:
+    async def _has(self, token: str, right: Right) -> bool:
         async def ask() -> bool:
-            return is_allowed(await self._review(ACCESS_REVIEWS, access_spec(user, right)))
+            return is_allowed(await self._review(ACCESS_REVIEWS, token, {"spec": access_spec(right)}))
 
-        return await self._rights.get((user, right), ask)
+        return await self._rights.get((_hash(token), right), ask)
 
-    async def _review(self, resource: Resource, spec: Object) -> Object:
-        """The status that the API server gives a review.
+    async def _review(self, resource: Resource, token: str, asked: Object) -> Object:
+        """The status that the API server gives a review; empty where it does not take the token.
 
         Raises:
-            ReviewRefusedError: it gives none.
+            OSError: it gives none.
         """
         kind = _KINDS[resource]
-        manifest = {"apiVersion": f"{resource.group}/{resource.version}", "kind": kind, "spec": spec}
-        try:
-            async with self._calls:
-                return await self._kube.review(resource, manifest)
-        except KubeUnreachableError:
-            raise ReviewRefusedError("the API server does not answer") from None
-        except KubeError as error:
-            # Of a token nothing is said in it.
-            raise ReviewRefusedError(
-                f"the API server refuses the operator a {kind}: {error.reason or error.status}"
-            ) from None
+        manifest = {"apiVersion": f"{resource.group}/{resource.version}", "kind": kind, **asked}
+        async with self._calls, self._server.asked(resource.path(""), token=token, body=manifest) as response:
+            if response.status == 401:
+                return {}
+            try:
+                said = json.loads(await read_text(response, limit_bytes=MAX_BYTES))
+            except ValueError:
+                said = None
+        status = said.get("status") if isinstance(said, dict) else None
+        if response.status >= 300 or not isinstance(status, dict):
+            # Nothing of the answer, in which the token might be quoted.
+            hint = "; the ClusterRole system:basic-user lets everybody ask for it" if response.status == 403 else ""
+            raise ReviewRefusedError(f"the API server refuses a {kind} ({response.status}){hint}")
+        return status
 
 
-def access_spec(user: User, right: Right) -> Object:
-    """What a SubjectAccessReview asks."""
-    attributes = {"verb": right.verb, "group": right.resource.group, "resource": right.resource.plural}
-    return {
-        "user": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {key: list(values) for key, values in user.extra},
-        "resourceAttributes": {**attributes, "version": right.resource.version, "namespace": right.namespace},
-    }
+def access_spec(right: Right) -> Object:
+    """What a SelfSubjectAccessReview asks."""
+    resource = right.resource
+    named = {"group": resource.group, "version": resource.version, "resource": resource.plural}
+    return {"resourceAttributes": {**named, "verb": right.verb, "namespace": right.namespace}}
+
+
+def _hash(token: str) -> bytes:
+    return sha256(token.encode()).digest()
 
 
 async def _asked(ask: Callable[[], Awaitable[V]]) -> V:

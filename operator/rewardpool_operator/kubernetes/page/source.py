@@ -1,56 +1,42 @@
-"""The pools of a cluster as the page asks for them: from the operator's store, without a call to the API server."""
+"""The pools of a cluster as the page asks for them: what the operator tells of them, and what their routers count."""
 
 import asyncio
-import base64
-import binascii
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import aiohttp
+import orjson
 
-from rewardpool_api import RewardPool, names
-from rewardpool_kube.client import Kube
-from rewardpool_kube.configuration import Configuration
-from rewardpool_kube.errors import KubeError, KubeUnreachableError
-from rewardpool_kube.resources import SECRETS, Object
-from rewardpool_operator.kubernetes import pods
-from rewardpool_operator.kubernetes.cache.objects import Objects, are_the_same
-from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_METRICS
+from rewardpool_api import RewardPool
 from rewardpool_operator.kubernetes.page.access import TokenViewer
-from rewardpool_operator.kubernetes.page.logs import PodLogs
-from rewardpool_operator.kubernetes.page.reviews import REMEMBER_SECONDS, Remembered
+from rewardpool_operator.kubernetes.page.api_server import ApiServer
+from rewardpool_operator.kubernetes.page.logs import end_of_log
 from rewardpool_operator.kubernetes.page.routers import MAX_ROUTERS, Counted, RouterCounts
-from rewardpool_operator.kubernetes.page.workers import shown_worker
+from rewardpool_operator.kubernetes.page.workers import READY
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
-from rewardpool_operator.left_out import leave_out, readable
+from rewardpool_operator.left_out import leave_out
 from rewardpool_page.access import Viewer
 from rewardpool_page.log_text import shown
 from rewardpool_page.source import LogNotFoundError, Seen, Worker
 from rewardpool_runtime.untrusted import NONSENSE
 
 POOLS_AT_ONCE: Final = 20
-"""Read in one go, which takes some milliseconds at first; passes of pools have their turn in between."""
-MAX_SECRETS: Final = 256
-"""Pools whose keys are remembered for some seconds, to be left out of logs."""
+"""Read in one go, which takes some milliseconds; requests have their turn in between."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """What was read of a pool's objects; it holds as long as they are the same."""
+    """What was read of a pool's line."""
 
-    pool_object: Object
-    pods: tuple[Object, ...]
     pool: RewardPool
     workers: tuple[tuple[str, Worker], ...]
     """Behind the URLs by which routers know them."""
     metrics: tuple[str, ...]
     """Base URLs of its running routers' metrics."""
-    logs: tuple[str, ...]
-    """Names of the pods."""
+    logs: dict[str, str]
+    """Names of the pods, with the container of which the log is shown."""
 
 
 class ClusterSource:
@@ -60,131 +46,94 @@ class ClusterSource:
 
     def __init__(
         self,
-        store: Store,
-        kube: Kube,
+        pools: Callable[[], Awaitable[bytes]],
         routers: RouterCounts,
-        logs: PodLogs,
+        server: ApiServer,
         *,
-        is_being_listed: Callable[[str], bool],
         namespaces: Sequence[str] = (),
     ) -> None:
+        """Read nothing yet.
+
+        Args:
+            pools: Returns the operator's lines, or raises OSError; see `offer.py`.
+            routers: Knows what the routers count.
+            server: Has the logs.
+            namespaces: That the operator watches; none of them means all.
+        """
         self.where = f"in {', '.join(namespaces)}" if namespaces else "in this cluster"
-        self._store = store
-        self._kube = kube
+        self._pools = pools
         self._routers = routers
-        self._logs = logs
-        self._is_being_listed = is_being_listed
-        self._known: dict[Key, _Known] = {}
-        self._keys: Remembered[Key, tuple[str, ...]] = Remembered(seconds=REMEMBER_SECONDS, most=MAX_SECRETS)
+        self._server = server
+        self._lines: dict[bytes, _Known] = {}
+        self._known: dict[str, _Known] = {}
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls,
-        store: Store,
-        kube: Kube,
-        configuration: Configuration,
-        *,
-        is_being_listed: Callable[[str], bool],
-        namespaces: Sequence[str],
+        cls, pools: Callable[[], Awaitable[bytes]], server: ApiServer, *, namespaces: Sequence[str]
     ) -> AsyncIterator[Self]:
-        """With connections of its own, to routers and to the API server."""
+        """With connections of its own, to routers."""
         connector = aiohttp.TCPConnector(limit=MAX_ROUTERS)
-        async with aiohttp.ClientSession(connector=connector) as session, PodLogs.open(configuration) as logs:
-            routers = RouterCounts(session)
-            yield cls(store, kube, routers, logs, is_being_listed=is_being_listed, namespaces=namespaces)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            yield cls(pools, RouterCounts(session), server, namespaces=namespaces)
 
     async def look(self, *, counted: bool) -> Sequence[Seen]:
-        """All pools as the watches last said."""
-        self._known = {key: known async for key, known in self._readings()}
+        """All pools as the watches last said.
+
+        Raises:
+            OSError: The operator does not answer.
+        """
+        lines: dict[bytes, _Known] = {}
+        for number, line in enumerate((await self._pools()).splitlines(), start=1):
+            if (known := self._lines.get(line) or _read(line)) is not None:
+                lines[line] = known
+            if number % POOLS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._lines = lines
+        self._known = {known.pool.key: known for known in lines.values()}
         if counted:
-            await self._routers.ask({known.pool.key: known.metrics for known in self._known.values()})
+            await self._routers.ask({pool: known.metrics for pool, known in self._known.items()})
         return [self._seen(known, counted=counted) for known in self._known.values()]
 
     async def log(self, pool: str, name: str, viewer: Viewer) -> str:
-        """The end of a pod's log, without the pool's keys.
+        """The end of a pod's log, as the viewer's own token shows it.
 
         Raises:
             LogNotFoundError: there is none of that name, or the viewer may not read it.
             OSError: the API server does not answer.
         """
-        namespace, _, pool_name = pool.partition("/")
-        known = self._known.get((namespace, pool_name))
-        found = next((pod for pod in known.pods if pod["metadata"]["name"] == name), None) if known else None
-        if found is None or not isinstance(viewer, TokenViewer):
+        namespace, _, _ = pool.partition("/")
+        container = self._known[pool].logs.get(name) if pool in self._known else None
+        if container is None or not isinstance(viewer, TokenViewer):
             raise LogNotFoundError(f"{pool} has no pod {name}")
-        container = CONTAINER_ROUTER if _is_router(found) else CONTAINER_WORKER
-        text = await self._logs.end(namespace, name, container, token=viewer.token)
-        return shown(text, await self._keys.get((namespace, pool_name), lambda: self._read_keys(namespace, pool_name)))
-
-    async def _readings(self) -> AsyncIterator[tuple[Key, _Known]]:
-        for number, key in enumerate(self._store.pools(), start=1):
-            if (known := self._read(key)) is not None:
-                yield key, known
-            if number % POOLS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-
-    def _read(self, key: Key) -> _Known | None:
-        objects = self._store.objects(key)
-        if objects is None or self._is_being_listed(key[0]):
-            return None
-        before = self._known.get(key)
-        if before is not None and before.pool_object is objects.pool and are_the_same(before.pods, objects.pods):
-            return before
-        try:
-            return _known(objects)
-        except NONSENSE as error:
-            leave_out("objects", "/".join(key), error)
-            return None
+        # Without the pool's keys, which nobody here knows: who may read a log may read them in it by kubectl as well.
+        return shown(await end_of_log(self._server, namespace, name, container, token=viewer.token), keys=())
 
     def _seen(self, known: _Known, *, counted: bool) -> Seen:
         said = self._routers.of(known.pool.key) if counted else Counted()
         workers = [replace(worker, in_flight=said.in_flight.get(url)) for url, worker in known.workers]
-        return Seen(pool=known.pool, workers=workers, counts=said.counts, logs=known.logs)
-
-    async def _read_keys(self, namespace: str, pool: str) -> tuple[str, ...]:
-        """Every entry of the pool's Secrets.
-
-        Raises:
-            OSError: they cannot be read, so nobody knows what to leave out.
-        """
-        found: list[str] = []
-        for name in (names.key_secret(pool), names.admin_secret(pool)):
-            try:
-                secret = await self._kube.get(SECRETS, namespace, name)
-            except (KubeError, KubeUnreachableError):
-                raise OSError("the pool's keys cannot be read, which logs are shown without") from None
-            found += [key for value in ((secret or {}).get("data") or {}).values() if (key := _decoded(value))]
-        return tuple(found)
+        return Seen(pool=known.pool, workers=workers, counts=said.counts, logs=tuple(known.logs))
 
 
-def _is_router(pod: Object) -> bool:
-    return bool(pod["metadata"]["labels"].get(names.LABEL_COMPONENT) == names.COMPONENT_ROUTER)
-
-
-def _name_of(pod: Object) -> str:
-    return str(pod["metadata"]["name"])
-
-
-def _known(objects: Objects) -> _Known:
-    """What the page needs of a pool's objects; one that makes no sense raises one of `NONSENSE`."""
-    workers, routers = (objects.pods_of(component) for component in (names.COMPONENT_WORKER, names.COMPONENT_ROUTER))
-    running = [pod for pod in routers if pods.router_is_running(pod)]
-    urls = (pods.address(pod, CONTAINER_ROUTER, PORT_METRICS) for pod in running)
-    pool = StoredPool.parse(objects.pool).pool
-    shown_here = partial(shown_worker, parked=pool.status.parked_workers)
-    return _Known(
-        pool_object=objects.pool,
-        pods=objects.pods,
-        pool=pool,
-        workers=tuple(readable("pods", workers, shown_here, name=_name_of)),
-        metrics=tuple(url for url in urls if url is not None),
-        logs=tuple(_name_of(pod) for pod in (*workers, *routers)),
-    )
-
-
-def _decoded(value: str) -> str:
+def _read(line: bytes) -> _Known | None:
+    """Return what a line tells; None where that makes no sense."""
     try:
-        return base64.b64decode(value).decode().strip()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        return ""
+        return _known(orjson.loads(line))
+    except NONSENSE as error:
+        leave_out("objects", "of the operator's", error)
+        return None
+
+
+def _known(offered: Any) -> _Known:
+    pool = StoredPool.parse(offered["pool"]).pool
+    parked = pool.status.parked_workers
+    workers = ((url, Worker(**worker)) for url, worker in offered["workers"])
+    return _Known(
+        pool=pool,
+        workers=tuple(
+            (url, replace(worker, phase="Parked") if worker.phase == READY and worker.name in parked else worker)
+            for url, worker in workers
+        ),
+        metrics=tuple(offered["metrics"]),
+        logs=offered["logs"],
+    )

@@ -1,19 +1,21 @@
-"""A worker's pod as the page shows it: a pure function of the pod and of who is parked."""
+"""A worker's pod as the page shows it; pure."""
 
-from collections.abc import Collection
+from typing import Final
 
 from rewardpool_control.snapshot import Worker
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods
 from rewardpool_page import source as page
 
+READY: Final = "Ready"
 
-def shown_worker(pod: Object, *, parked: Collection[str] = ()) -> tuple[str, page.Worker]:
+
+def shown_worker(pod: Object) -> tuple[str, page.Worker]:
     """The pod as a line of the table, behind the URL by which routers know it; what it has in flight they say."""
     worker = pods.worker_of(pod)
     line = page.Worker(
         name=worker.name,
-        phase=phase_of(worker, parked=parked),
+        phase=phase_of(worker),
         place=pod["spec"].get("nodeName", ""),
         revision=worker.revision,
         restarts=worker.restarts,
@@ -21,7 +23,7 @@ def shown_worker(pod: Object, *, parked: Collection[str] = ()) -> tuple[str, pag
     return worker.url or "", line
 
 
-def phase_of(worker: Worker, *, parked: Collection[str] = ()) -> str:
+def phase_of(worker: Worker) -> str:
     """One word for where the worker is in its life, or for what keeps it from serving."""
     if worker.deleting or worker.draining_since is not None:
         return "Draining"
@@ -32,4 +34,4 @@ def phase_of(worker: Worker, *, parked: Collection[str] = ()) -> str:
         return worker.failure.reason
     if not worker.answering:
         return "Starting"
-    return "Parked" if worker.name in parked else "Ready"
+    return READY
