@@ -4,7 +4,7 @@ snapshot, plan       what was observed; what is to be done
 decide/              from the one to the other
 autoscaler/          how many replicas
 volatile_status      how soon a status that a decision made is to be written
-golden_set           texts that tell whether two revisions score alike
+golden_set           texts that show whether two revisions score alike
 announcements        what training jobs announced, made fit to count
 start_times, throughput   how long workers take to start, and what each does while it is busy
 

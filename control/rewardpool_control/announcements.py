@@ -1,10 +1,11 @@
-"""What jobs announced, made fit to count: pure, and the same for Leases in a cluster and for files on one machine.
+"""Announcements of jobs, checked before they count: pure, and the same for Leases in a cluster and files on one
+machine.
 
     renewed   `Renewals`: when that was, by this operator's clock
     read      `announcements`: sane and bounded, or with the problem that it has; no more than the status can show
-    removed   `is_over`: nobody will renew it any more
+    removed   `is_over`: it will not be renewed any more
 
-Whoever may announce may write anything, so nothing here is believed unchecked.
+An announcement may have any content, so nothing here is believed unchecked.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -28,17 +29,17 @@ class Renewal:
     """The last time that an announcement was renewed."""
 
     written: datetime
-    """By the clock of whoever keeps it."""
+    """By the clock of its keeper."""
     at: datetime
     """By this operator's clock: what the announcement says of times counts from here."""
     excused_seconds: float = 0.0
-    """For so long nobody could renew it since; it lasts that much longer."""
+    """Seconds since in which it could not be renewed; it lasts that much longer."""
 
 
 class Renewals:
     """When each announcement was renewed, by this operator's own clock; kept from look to look.
 
-    Whoever keeps the announcements (an API server, a file system) says when each was written, by a clock of its own,
+    The keeper of the announcements (an API server, a file system) says when each was written, by a clock of its own,
     which need not agree with ours. So that time is compared with itself: when it is another one than at the last look,
     it was renewed just now. Only what was there at the first look is taken to be as old as it is said to be, for a
     restarted operator to decide as one that was not; and never to be from the future, or a trainer that died would live
@@ -54,7 +55,7 @@ class Renewals:
         return self._known
 
     def excuse(self, names: Iterable[str], *, now: datetime) -> None:
-        """Let these last as if they were renewed now: nobody could, or nobody can tell."""
+        """Extend these as if they were renewed now: they could not be, or that is not known."""
         for name in self._known.keys() & set(names):
             known = self._known[name]
             self._known[name] = replace(known, excused_seconds=(now - known.at).total_seconds())
@@ -82,7 +83,7 @@ class UnreadAnnouncement:
     """An announcement as it lies there, unread."""
 
     name: str
-    """Of the Lease, or of the file."""
+    """Name of the Lease, or of the file."""
     made: str
     """Sorts announcements by the time of their making."""
     renewal: Renewal
@@ -97,7 +98,7 @@ class UnreadAnnouncement:
         return lasting(self.stated)[0] + self.renewal.excused_seconds
 
     def has_lapsed(self, now: datetime) -> bool:
-        """Whether nobody renewed it in time."""
+        """Return whether it was not renewed in time."""
         return now >= self.renewal.at + timedelta(seconds=self.seconds)
 
 
@@ -125,7 +126,7 @@ def _read(unread: UnreadAnnouncement) -> Announcement:
 
 
 def is_over(announcement: Announcement, *, now: datetime) -> bool:
-    """Whether it may be removed: its job said that it has ended, or has not been heard of for long."""
+    """Return whether it may be removed: its job has ended, or has not renewed it for long."""
     if announcement.demand is not None and announcement.demand.phase == "Ended":
         return True
     return now >= announcement.renewed + timedelta(seconds=announcement.seconds) + RETENTION

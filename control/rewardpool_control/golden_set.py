@@ -1,4 +1,4 @@
-"""The golden set: texts whose scores tell whether two revisions are the same judge.
+"""The golden set: texts whose scores show whether two revisions are the same judge.
 
 One JSON object per line, `{"text": "...", "score": 0.42}`; the score, which is what is expected, may be left out. What
 a revision scored is kept on its Deployment as one annotation, so it is asked for once and outlives its workers.
@@ -48,7 +48,7 @@ class GoldenSet:
 
 @dataclass(frozen=True, kw_only=True)
 class GoldenProblem:
-    """Why there is no golden set to compare with."""
+    """Reason for a missing golden set."""
 
     message: str
     """Names ConfigMap, entry and line."""
@@ -56,10 +56,10 @@ class GoldenProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class GoldenScores:
-    """What one revision made of a golden set."""
+    """Scores of a golden set by one revision."""
 
     digest: str
-    """Of the set that was scored."""
+    """Digest of the set that was scored."""
     scores: tuple[float | None, ...]
     """In the order of the texts; None where the model gave none."""
     refusal: str | None = None

@@ -1,4 +1,4 @@
-"""What is to be done about a pool, the only output of `decide`; the operator or `rewardpool_local` carries it out."""
+"""Plan for a pool, the only output of `decide`; the operator or `rewardpool_local` carries it out."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""How long workers take from their making to their first score, as far as it was watched. No clock, no calls.
+"""Seconds from the making of workers to their first score, as far as it was watched. No clock, no calls.
 
 By the watcher's own clock: that of the API server, which dates pods, need not agree with it. So a worker that was there
 at the first look is left out, and so is one whose process was started again before it answered.

@@ -1,6 +1,6 @@
-"""What each worker does while it is busy: from what the routers counted, one look after the other. No clock, no calls.
+"""Work of each worker while it is busy: from what the routers counted, pass by pass. No clock, no calls.
 
-Only time counts in which a worker had something to do at every look. A measurement goes from one look at which answers
+Only time counts in which a worker had something to do at every pass. A measurement goes from one look at which answers
 had come to another one, three seconds or more later: requests that began together end together, and a span that began
 or ended between two such waves would count too few or too many.
 
@@ -21,7 +21,7 @@ from rewardpool_control.snapshot import Router, Worker
 SHORTEST_SECONDS: Final = 3.0
 """A measurement's; looks are about a second apart, and each is that uncertain."""
 FEWEST_ANSWERS: Final = 4
-"""In a measurement, so that it does not tell of one sample alone."""
+"""Requests of a measurement, so that it does not depend on one sample alone."""
 LONGEST_SECONDS: Final = 30.0
 """After so long fewer answers will do: a judge may take ten seconds for one."""
 APART_SECONDS: Final = 3.0
@@ -34,7 +34,7 @@ VALID_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """What the routers say of one worker at one moment."""
+    """Counts of the routers for one worker at one moment."""
 
     answered: Mapping[str, int]
     """Requests that it answered, by the name of the router that counted them."""

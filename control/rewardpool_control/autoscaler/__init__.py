@@ -1,4 +1,4 @@
-"""How many replicas: pure functions of what is seen, the policies, and the state kept in the pool's status.
+"""Number of replicas: pure functions of observations, the policies, and the state kept in the pool's status.
 
 signals.py       what is seen: load, workers' metrics, announcements, the claims of other pools
 service_rate.py  memory: what one replica does          starts.py   memory: how long a start takes

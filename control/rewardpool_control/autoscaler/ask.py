@@ -1,11 +1,11 @@
-"""What a policy asks for."""
+"""Wish of a policy for a number of replicas."""
 
 import math
 from dataclasses import dataclass
 from typing import Final, Self
 
 MOST: Final = 1e9
-"""More replicas nothing asks for."""
+"""Most replicas that a policy can want."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class Ask:
 
     @classmethod
     def whole(cls, replicas: int, reason: str) -> Self:
-        """An ask for so many, without a fraction."""
+        """Return an ask for so many, without a fraction."""
         return cls(exact=float(replicas), reason=reason)
 
     @property

@@ -1,13 +1,13 @@
-"""What several pools of a namespace may have together: a budget of replicas, dealt out by need and rank.
+"""Budget of replicas that several pools of a namespace share, dealt out by need and rank.
 
 Every pool of a budget deals all of it out, from the claims of all its pools, and takes what falls to itself:
 
-    1  everybody's minimum
+    1  every pool's minimum
     2  what is wanted beyond that, by rank: pools for which a trainer waits, then the higher priority
        among equals: what each of them has already, then the rest by name
 
-A pool that has more than its share shrinks to it. One that has less grows into what nobody holds, and no further:
-replicas that are somebody else's share but still there, draining or ending, are no room. So all pools together stay
+A pool that has more than its share shrinks to it. One that has less grows into what no pool holds, and no further:
+replicas of another pool's share that are still there, draining or ending, are no room. So all pools together stay
 within the budget while replicas change hands, as long as each sees what the others hold; old news of what they want
 does no harm. Only what a rollout adds for a while comes on top.
 
@@ -35,7 +35,7 @@ NAMED: Final = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """What a pool may have of its budget now."""
+    """Replicas that a pool may have of its budget now."""
 
     replicas: int
     """No more than it wants."""
@@ -46,7 +46,7 @@ class Allowance:
 
 
 def allowance(mine: Claim, others: Sequence[Claim]) -> Allowance:
-    """What the pool may have, by what all pools of the budget want and hold.
+    """Return the allowance of a pool, by what all pools of the budget want and hold.
 
     Others may state other totals: the smallest holds.
     """
@@ -82,7 +82,7 @@ def claim(
     history: Sequence[ScalingDecision],
     now: datetime,
 ) -> Claim:
-    """What a pool claims, by its own pass and in the eyes of the others alike; see `Claim`.
+    """Return the claim of a pool, the same for its own pass and for the others; see `Claim`.
 
     `wanted` is before the budget; `there` counts what is declared too, and not what is `ending`.
     """
@@ -108,7 +108,7 @@ def allowed(
     demands: Sequence[DemandStatus],
     before: ScalingStatus | None,
 ) -> Allowance:
-    """What a pool may have of what it wants, as its own pass sees it.
+    """Return the allowance for what the pool wants, as its own pass sees it.
 
     `wanted` is before the budget, and `before` the last decision.
     """
@@ -128,13 +128,13 @@ def allowed(
 
 
 def is_stalled(demands: Sequence[DemandStatus], *, load: LoadStatus | None, serving: int) -> bool:
-    """Whether a trainer waits: by its own word, or since nobody serves and requests are there."""
+    """Return whether a trainer waits: by its own word, or since no replica serves and requests are there."""
     said = any(demand.stalled for demand in demands if demand.state == "Live")
     return said or (load is not None and load.waiting > 0 and serving == 0)
 
 
 def has_yielded(history: Sequence[ScalingDecision], *, now: datetime) -> bool:
-    """Whether a budget took replicas from the pool within the last `YIELD_SECONDS`."""
+    """Return whether a budget took replicas from the pool within the last `YIELD_SECONDS`."""
     since = now - timedelta(seconds=YIELD_SECONDS)
     return any(
         change.limit == "Budget" and change.replicas < before.replicas and change.time > since
@@ -143,7 +143,7 @@ def has_yielded(history: Sequence[ScalingDecision], *, now: datetime) -> bool:
 
 
 def disagreement(budget: BudgetSpec, pool: str, others: Sequence[Claim]) -> str | None:
-    """Who states which total, in words that stay the same while they do; None when all state the same."""
+    """Return the totals that pools state, in words that stay the same while they do; None when all state the same."""
     stated: dict[int, list[str]] = {budget.max_replicas: [pool]}
     for claim in others:
         stated.setdefault(claim.total, []).append(claim.pool)
@@ -189,7 +189,7 @@ def _bids_of(claim: Claim) -> tuple[_Bid, ...]:
 
 
 def _kept(claim: Claim) -> int:
-    """What the pool has and can go on having."""
+    """Return the replicas that the pool has and can keep."""
     return claim.allocated - claim.ending
 
 

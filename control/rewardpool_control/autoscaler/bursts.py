@@ -1,7 +1,7 @@
 """The beat of the load itself: when bursts came, how large they were, and so when the next one comes.
 
 A beat is believed after three bursts at about equal distances, and no longer than a while after the next one should
-have come. Only bursts that nobody announced have one: a job that announces says itself when its next one comes, and
+have come. Only unannounced bursts have one: a job that announces says itself when its next one comes, and
 when it is dead there is none. What a job's bursts were worth is for those who announce: samples do not come evenly, so
 a burst takes more than its total over its time.
 """
@@ -39,14 +39,14 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class Height:
-    """What the requests of one moment are worth, in replicas."""
+    """Requests of one moment, in replicas."""
 
     to_answer: int
     """To answer those that are there in time."""
     to_keep_up: int
     """To keep up with more of them, if they come like this for long."""
     settled_seconds: float
-    """How long a burst lasts before its requests are those that come, and not those that came at once."""
+    """Seconds from a burst's begin until its requests are those that come, and not those that came at once."""
 
 
 def learned(
@@ -81,7 +81,7 @@ def _ended(known: Sequence[Burst], now: datetime) -> list[Burst]:
 
 
 def expected(known: Sequence[Burst], *, now: datetime) -> Expected | None:
-    """The next burst that nobody announces; None while such bursts have no beat, or the last burst goes on."""
+    """Return the next unannounced burst; None while such bursts have no beat, or the last burst goes on."""
     newest = [burst for burst in known if not burst.jobs][-LOOKED_AT:]
     if not newest or not _is_over(known[-1], now):
         return None

@@ -1,4 +1,4 @@
-"""Policy Demand: the fleet is there when a burst begins, and gone when nobody wants it.
+"""Policy Demand: the fleet is there when a burst begins, and gone when it is not needed.
 
 Every job that lives says what it does and when its next burst comes (`rewardpool_api.demand`). A burst of N samples
 that come over `spread` seconds, and shall be scored `drainSeconds` after the last one, is worth
@@ -41,15 +41,15 @@ NO_DEMAND_POLICY: Final = "no policy of the pool is Demand, so nothing is done f
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What the policy uses."""
+    """State of the fleet for the policy."""
 
     now: datetime
     current: int
     """Replicas that were wanted until now."""
     lead_seconds: float
-    """What a start takes."""
+    """Seconds that a start takes."""
     rate: ServiceRate | None
-    """Of one replica; None while nobody knows."""
+    """Of one replica; None while unknown."""
     per_replica: int | None
     """Requests that policy QueueDepth gives a replica, where there is one; stands in for the rate."""
     most: int
@@ -60,18 +60,18 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True)
 class Plans:
-    """What is to come."""
+    """Plans for what is to come."""
 
     ask: Ask
     demands: list[DemandStatus]
     is_gap: bool
-    """Whether every job that announces is between two bursts, and it is known of each when the next one begins."""
+    """True if every job that announces is between two bursts, and it is known of each when the next one begins."""
     is_quiet: bool = False
-    """Whether, by what the jobs announce, nobody sends samples now or within the next `PAUSE_SECONDS`."""
+    """True if, by the announcements, no job sends samples now or within the next `PAUSE_SECONDS`."""
 
 
 def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Expected | None, *, fleet: Fleet) -> Plans:
-    """What the jobs ask for now, or the beat of the load where there are none."""
+    """Return the plans by the announcements, or by the beat of the load where there are none."""
     jobs = [_job(policy, announcement, fleet) for announcement in announcements]
     demands = [job.status for job in jobs][:SHOWN]
     live = [job for job in jobs if job.status.state == "Live"]
@@ -88,7 +88,7 @@ def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Exp
 
 
 def _together(live: Sequence["_Job"], fleet: Fleet) -> Ask:
-    """What all of them ask for: bursts add up, and come to at least what these jobs together took before."""
+    """Return the wish of all jobs: bursts add up, and come to at least what these jobs together took before."""
     asking = [job for job in live if job.exact > 0]
     reason = "; ".join(job.reason for job in asking or live)
     exact = sum(job.exact for job in asking)
@@ -106,7 +106,7 @@ def rolling_out(announcements: Sequence[Announcement], *, now: datetime) -> froz
 
 
 def statuses(announcements: Sequence[Announcement], *, now: datetime) -> list[DemandStatus]:
-    """What the status says of the jobs where no policy goes by them."""
+    """Return the status of the jobs where no policy goes by them."""
     return [_status(announcement, now=now, message=NO_DEMAND_POLICY) for announcement in announcements][:SHOWN]
 
 
@@ -119,7 +119,7 @@ class _Job:
     is_quiet: bool = False
     """As `Plans` has it."""
     is_due: bool = False
-    """All of it is asked for, and not just what is there."""
+    """True if all of it is wanted, and not just what is there."""
 
 
 def _job(policy: DemandPolicy, announcement: Announcement, fleet: Fleet) -> _Job:
@@ -173,14 +173,14 @@ def _next_burst(demand: Demand, renewed: datetime, now: datetime) -> datetime | 
 
 
 def _comes(demand: Demand, renewed: datetime, begins: datetime | None) -> bool:
-    """Whether there is a burst before the job is over; a burst that is there is one, however long it takes."""
+    """Return whether there is a burst before the job is over; a burst that is there is one, however long it takes."""
     if demand.phase == "Rollout" or demand.ends_in_seconds is None or begins is None:
         return True
     return begins < renewed + timedelta(seconds=demand.ends_in_seconds)
 
 
 def _worth(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[float, str]:
-    """What one burst of the job takes, and why in words."""
+    """Return the replicas for one burst of the job, and the reason in words."""
     worth, words = _by_samples(policy, demand, fleet)
     usual = usual_worth(fleet.bursts, [demand.job])
     if usual <= worth:
@@ -202,7 +202,7 @@ def _by_samples(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[flo
 
 
 def _due(worth: float, begins: datetime | None, demand: Demand, fleet: Fleet) -> float:
-    """How much of that is asked for now."""
+    """Return how much of that is wanted now."""
     if begins is None:
         # A job that loads may begin at any moment. One that trains and knows no beat yet keeps what it has.
         return worth if demand.phase == "Starting" else min(worth, fleet.current)

@@ -2,7 +2,7 @@
 
     (in flight + waiting) / (rate per replica x targetSeconds)
 
-Until a rate is known, one replica more than serve is asked for while there are so many requests: the first ones show
+Until a rate is known, one replica more than serve is wanted while there are so many requests: the first ones show
 the rate.
 """
 
@@ -12,7 +12,7 @@ from rewardpool_control.autoscaler.service_rate import ServiceRate
 
 
 def ask(policy: DrainTimePolicy, *, requests: int, rate: ServiceRate | None, serving: int) -> Ask:
-    """What so many requests at the routers are worth.
+    """Return the replicas for so many requests at the routers.
 
     `rate` is that of one replica, None while it is unknown.
     """
@@ -24,7 +24,7 @@ def ask(policy: DrainTimePolicy, *, requests: int, rate: ServiceRate | None, ser
 
 
 def to_answer(requests: int, *, rate: ServiceRate, seconds: float) -> Ask:
-    """What it takes to answer so many requests in so many seconds."""
+    """Return the replicas that answer so many requests in so many seconds."""
     return Ask(
         exact=requests / rate.within(seconds),
         reason=f"{requests} requests in {seconds:g} s, {rate.per_replica:.3g}/s per replica",

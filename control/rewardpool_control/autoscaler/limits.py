@@ -1,4 +1,4 @@
-"""From what is asked for to what may be had now: tolerance, window, steps, bounds.
+"""From the wanted number to the allowed one: tolerance, window, steps, bounds.
 
 The tolerance keeps the size while the ask differs little. The window lets the pool shrink only to the largest ask of
 the last while, as the Kubernetes HPA does it. Steps bound what is added or taken away within a period. Bounds come last
@@ -24,7 +24,7 @@ def clamp(replicas: int, scaling: AutoscalingSpec) -> int:
 
 
 def within_tolerance(ask: Ask, *, current: int, percent: int) -> bool:
-    """Whether the ask is so near to the size that it is not worth a change; to and from zero always is."""
+    """Return whether the ask is too near to the size to be worth a change; to and from zero it never is."""
     if current == 0 or ask.exact <= 0:
         return False
     return abs(ask.exact - current) <= current * percent / 100 + 1e-9
@@ -55,7 +55,7 @@ def window(previous: Sequence[DesiredAt], wanted: int, *, now: datetime, seconds
 def stepped(
     wanted: int, *, current: int, history: Sequence[ScalingDecision], scaling: AutoscalingSpec, now: datetime
 ) -> int:
-    """What may be had of it within the period, by the sizes that there were in it."""
+    """Return the size that the steps allow within the period, by the sizes that there were in it."""
     step = scaling.scale_up.step if wanted > current else scaling.scale_down.step
     if step is None or wanted == current:
         return wanted

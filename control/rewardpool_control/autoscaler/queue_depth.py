@@ -11,6 +11,6 @@ from rewardpool_control.autoscaler.ask import Ask
 
 
 def ask(policy: QueueDepthPolicy, *, requests: int) -> Ask:
-    """What so many requests at the routers are worth."""
+    """Return the replicas for so many requests at the routers."""
     target = policy.target_per_replica
     return Ask(exact=requests / target, reason=f"{requests} requests over {target} per replica")

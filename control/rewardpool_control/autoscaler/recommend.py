@@ -1,4 +1,4 @@
-"""The number of replicas: what the policies ask for, in the order in which things may hold it back.
+"""The number of replicas: the policies' wish, and its limits in order.
 
     1  remember        service rate, starts and bursts, as far as they were seen
     2  ask             every policy; the largest ask counts, and one replica where there is any request
@@ -37,7 +37,7 @@ MISSING: Final = "metrics of a router are missing, so the size may grow and not 
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """What is decided, with the state for the next decision."""
+    """Decision, with the state for the next one."""
 
     scaling: ScalingStatus
     demands: list[DemandStatus]
@@ -100,7 +100,7 @@ class _Sized:
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """What the limits go by."""
+    """Input of the limits."""
 
     scaling: AutoscalingSpec
     signals: Signals
@@ -109,9 +109,8 @@ class _Case:
     """The decision before, with what was seen since."""
     current: int
     for_requests: Ask | None
-    """What the requests that are known of are worth; None while none is known."""
+    """Replicas for the known requests; None while none is known."""
     plans: Plans
-    """What is to come."""
 
     def seconds_since(self, time: datetime) -> float:
         return (self.signals.now - time).total_seconds()
@@ -199,7 +198,7 @@ class _Case:
         return sized.limited_to(left.replicas, "Budget", left.reason or f"the budget leaves {left.replicas}")
 
     def placed(self, sized: _Sized) -> _Sized:
-        """A worker that fits nowhere is supply on its way, neither asked for again nor waited for: only reported."""
+        """A worker that fits nowhere is supply on its way, neither requested again nor waited for: only reported."""
         if self.signals.unschedulable is None or self.signals.serving >= sized.replicas or sized.limit is not None:
             return sized
         return replace(sized, limit="Unschedulable", reason=f"{sized.reason}; a worker fits nowhere")

@@ -1,4 +1,4 @@
-"""What one replica does: requests a second, learned from replicas that had enough to do.
+"""Rate of one replica: requests a second, learned from replicas that had enough to do.
 
 A replica with one request at a time answers few, whatever it could. So two things are learned together: the rate, and
 how many requests are enough for it. A measurement counts for the rate only if the replica had half as many again as
@@ -24,7 +24,7 @@ from rewardpool_control.autoscaler.signals import Throughput
 MAX_MEASUREMENTS: Final = 16
 """Measurements in the status."""
 APART_SECONDS: Final = 5.0
-"""Between two measurements that are kept, so that they tell of more than a moment, and are written seldom."""
+"""Between two measurements that are kept, so that they cover more than a moment, and are written seldom."""
 FULL: Final = 1.5
 """Times what is enough; from there on a replica is taken to be full."""
 ALIKE: Final = 0.9
@@ -34,7 +34,7 @@ ALIKE: Final = 0.9
 def learned(
     known: ServiceRateStatus | None, seen: Sequence[Throughput], *, spec: ServiceRateSpec, now: datetime
 ) -> ServiceRateStatus | None:
-    """What is known after one more look; None while nothing is."""
+    """Return the rate that is known after one more pass; None while none is."""
     if known is not None and (now - known.time).total_seconds() < APART_SECONDS:
         return known
     sane = [one for one in seen if MIN_RATE <= one.rate <= MAX_RATE]
@@ -76,18 +76,18 @@ def _enough(known: ServiceRateStatus | None, seen: Sequence[Throughput]) -> int 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceRate:
-    """What the policies use."""
+    """Rate of a replica, for the policies."""
 
     per_replica: float
     """Requests that one replica answers in a second."""
     latency_seconds: float
-    """What one request takes on a replica that has just enough, by Little's law; 0 while only the manifest says
-    anything."""
+    """Seconds of one request on a replica that has just enough, by Little's law; 0 while only the manifest gives a
+    rate."""
 
     def within(self, seconds: float) -> float:
         """Requests that one replica answers in so many seconds.
 
-        No number of replicas answers faster than one request takes. Assuming less would ask for more replicas for
+        No number of replicas answers faster than one request takes. Assuming less would want more replicas for
         every replica there is, without end.
         """
         return self.per_replica * max(seconds, self.latency_seconds)

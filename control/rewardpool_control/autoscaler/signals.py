@@ -1,4 +1,4 @@
-"""What the autoscaler knows of a pool at one moment; metrics that could not be had are None, never 0.
+"""Observations of a pool at one moment, for the autoscaler; metrics that are missing are None, never 0.
 
 Routers count requests, and a request may have several samples in it, which is what replicas work on. How many, only
 trainers know: neither router hands on, or counts by, anything that a request says of itself. `in_samples` makes samples
@@ -21,7 +21,7 @@ STALE_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput:
-    """What one replica did over the last seconds, in which it had something to do all the time."""
+    """Work of one replica over the last seconds, in which it had something to do all the time."""
 
     worker: str
     rate: float
@@ -40,10 +40,10 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Announcement:
-    """What a job announced last."""
+    """The latest announcement of a job."""
 
     name: str
-    """Of the Lease, or of the file."""
+    """Name of the Lease, or of the file."""
     renewed: datetime
     """By the clock of `Signals.now`, or of the API server; never by the trainer's."""
     seconds: float
@@ -53,10 +53,10 @@ class Announcement:
     problem: str | None = None
     """Why it makes none."""
     note: str = ""
-    """What was changed about it, in words, where it counts and not all of it could be believed."""
+    """Corrections of it, in words, where it counts and not all of it could be believed."""
 
     def is_live(self, now: datetime) -> bool:
-        """Whether it counts."""
+        """Return whether it counts."""
         if self.demand is None or self.demand.phase == "Ended":
             return False
         return now < self.renewed + timedelta(seconds=self.seconds)
@@ -64,7 +64,7 @@ class Announcement:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What one pool of a budget wants, and has."""
+    """Replicas that one pool of a budget wants and has."""
 
     pool: str
     """Name; all pools of a budget are of one namespace."""
@@ -78,7 +78,7 @@ class Claim:
     allocated: int
     """Replicas that there are, leaving ones too, or that are decided, whichever is more."""
     ending: int = 0
-    """How many of those are on their way out, so that they cannot be kept."""
+    """Number of those that are on their way out, so that they cannot be kept."""
     stalled: bool = False
     """A trainer does nothing but wait for it."""
     yielded: bool = False
@@ -100,7 +100,7 @@ class Signals:
     replicas: int = 0
     """Workers there are, leaving ones not counted; the size to hold where there was no decision before."""
     serving: int = 0
-    """How many of them answer."""
+    """Number of those that answer."""
     unschedulable: str | None = None
     """Why a worker fits nowhere, in the scheduler's words; None when all fit."""
     answered: int = 0
@@ -117,7 +117,7 @@ class Signals:
 
 
 def samples_per_request(announcements: Sequence[Announcement], *, now: datetime) -> float:
-    """Mean of the jobs whose samples are coming; of all that live where there are none; 1 where nobody says it."""
+    """Mean of the jobs whose samples are coming; of all that live where there are none; 1 where none says it."""
     live = [one.demand for one in announcements if one.demand is not None and one.is_live(now)]
     coming = [demand for demand in live if demand.phase == "Rollout"]
     return fmean([demand.samples_per_request or 1.0 for demand in coming or live] or [1.0])

@@ -1,4 +1,4 @@
-"""How long a replica takes from its making to its first score: how early a burst has to be prepared for."""
+"""Seconds from a replica's making to its first score: how early a burst has to be prepared for."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,7 @@ MAX_STARTS: Final = 8
 UNKNOWN_SECONDS: Final = 60.0
 """Taken for a start until one was seen: about what an engine with a small model takes."""
 MARGIN: Final = 1.25
-"""Of the slowest start that is remembered: several that start at once on one node take longer than one."""
+"""Factor on the slowest start that is remembered: several that start at once on one node take longer than one."""
 MARGIN_SECONDS: Final = 2.0
 """And what a decision takes on its way to a node."""
 
@@ -31,6 +31,6 @@ def learned(known: Sequence[WorkerStart], seen: Sequence[Start]) -> list[WorkerS
 
 
 def lead_seconds(known: Sequence[WorkerStart]) -> float:
-    """How long before a burst its replicas have to be asked for."""
+    """Return how many seconds before a burst its replicas have to be requested."""
     slowest = max((start.seconds for start in known), default=UNKNOWN_SECONDS)
     return slowest * MARGIN + MARGIN_SECONDS

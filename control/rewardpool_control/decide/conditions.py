@@ -40,7 +40,7 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether the condition is true."""
+        """True if the condition holds."""
         return self.status == "True"
 
 
@@ -58,7 +58,7 @@ def _not_for(failure: Failure | None) -> Finding | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the conditions tell of."""
+    """Input of the conditions."""
 
     snapshot: Snapshot
     scaling: ScalingStatus
@@ -66,7 +66,7 @@ class Facts:
     staying: Sequence[Worker]
     """The workers that do not leave."""
     lists: WorkerListChanges | None
-    """None where the routers could not be asked, and nobody knows whether they serve."""
+    """None where the routers could not be asked, and it is not known whether they serve."""
     rollout: Rollout | None
     """None where nothing is decided."""
     agreement: Agreement = field(default_factory=Agreement)
@@ -84,7 +84,9 @@ class Facts:
 
     @property
     def failure(self) -> Failure | None:
-        """Of the first worker that does not answer; a restarted one that answers again is no news."""
+        """Failure of the first worker that does not answer; one of a restarted worker that answers again does not
+        count.
+        """
         return next((worker.failure for worker in self.staying if worker.failure and not worker.answering), None)
 
     @property
@@ -97,7 +99,7 @@ class Facts:
 def conditions_of(facts: Facts, *, held: Failure | None = None) -> list[Condition]:
     """All conditions, each with the time since when it is what it is.
 
-    Where the pool is held, it is not known whether it is what its spec asks for.
+    Where the pool is held, it is not known whether it is as its spec declares.
     """
     unknown = None if held is None else Finding("Unknown", held.reason, held.message)
     stays = None if held is None else _no(held.reason, f"the size stays as it is: {held.message}")
@@ -121,7 +123,7 @@ def conditions_of(facts: Facts, *, held: Failure | None = None) -> list[Conditio
 
 
 def _resting(facts: Facts) -> Finding | None:
-    """What there is to say of a pool that does not serve because of sleep; None when that is not why."""
+    """Return the finding of a pool that does not serve because of sleep; None when that is not why."""
     status, staying, asleep = facts.sleeping.status, facts.staying, facts.asleep
     is_suspended = facts.snapshot.pool.spec.suspend
     if status is None or facts.ready > 0 or is_suspended or not any(worker.answering for worker in staying):
@@ -136,7 +138,7 @@ def _resting(facts: Facts) -> Finding | None:
 
 
 def _ready(facts: Facts, serving: Finding) -> Finding:
-    """Whether the pool is what its spec asks for; that may be to serve nobody."""
+    """Return whether the pool is what its spec declares, which may be to serve no requests."""
     if facts.snapshot.pool.spec.suspend:
         return _yes(ConditionReason.SUSPENDED, "spec.suspend is set: no replica is wanted")
     if not serving.holds and serving.reason not in NOTHING_WANTED:
@@ -146,7 +148,7 @@ def _ready(facts: Facts, serving: Finding) -> Finding:
 
 
 def _serving(facts: Facts) -> Finding:
-    """Whether a score can be had now."""
+    """Return whether a score can be had now."""
     snapshot, scaling, staying = facts.snapshot, facts.scaling, facts.staying
     if facts.ready > 0:
         return _yes(ConditionReason.SERVING, f"{facts.ready} of {scaling.desired} replicas serve")
@@ -245,7 +247,7 @@ def _progressing(facts: Facts) -> Finding:
 
 
 def _rolling(facts: Facts, *, holds: Literal["True", "False"]) -> Finding | None:
-    """What a rollout that is under way does; None when none is."""
+    """Return the finding of a rollout that is under way; None when none is."""
     rollout = facts.rollout
     if rollout is None or rollout.reason is None:
         return None
@@ -347,7 +349,7 @@ def _silence(snapshot: Snapshot) -> Failure | None:
 
 
 def _unlisted(facts: Facts) -> Failure | None:
-    """A router that does not list a worker though it was told to; None when all do."""
+    """Return the failure of a router that does not list a worker it was given; None when all do."""
     late = {router.name for router in facts.snapshot.routers if router.late_seconds >= LISTING_PATIENCE_SECONDS}
     missing = [join for join in facts.lists.joins if join.router in late] if facts.lists is not None else []
     if not missing:
@@ -358,7 +360,7 @@ def _unlisted(facts: Facts) -> Failure | None:
 
 
 def _sleepless(snapshot: Snapshot) -> Failure | None:
-    """A spec that asks for sleep where nobody can put engines to sleep."""
+    """Return the failure of a spec with sleep where engines cannot be put to sleep."""
     if snapshot.holders is not None or not snapshot.pool.spec.engine.sleep.enabled:
         return None
     message = (
@@ -369,7 +371,7 @@ def _sleepless(snapshot: Snapshot) -> Failure | None:
 
 
 def _sandboxed(facts: Facts) -> Finding | None:
-    """Whether the function is kept from what it should not reach, by the worst worker; None where there is none."""
+    """Return whether the function is sandboxed, by the worst worker; None where there is none."""
     pool = facts.snapshot.pool
     if pool.spec.model.type != "Function":
         return None

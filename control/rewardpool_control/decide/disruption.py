@@ -1,6 +1,6 @@
-"""How many pods a disruption may not take: what the budgets of workers and routers protect.
+"""Number of pods that a disruption may not take, for the budgets of workers and routers.
 
-Of what serves, one pod at a time may be taken. What is wanted and on no node serves nobody, so it protects nothing; but
+Of what serves, one pod at a time may be taken. What is wanted and on no node protects nothing; but
 one that was taken is missed until another one serves in its place, or until none is on its way to that. So the number
 grows with what serves, and falls with what is there. What was protected until now is read from the budget itself.
 """

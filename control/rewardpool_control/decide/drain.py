@@ -9,7 +9,7 @@ flight, then the newest.
 A set with more workers than are seen shrinks by stopped workers only: the controller chooses among all that there are,
 and those that are not seen yet may have more to keep them than one that still has requests.
 
-A worker that somebody deletes, evicts or preempts leaves on its own clock, the grace period of its pod: it is off the
+A worker that is deleted, evicted or preempted leaves on its own clock, the grace period of its pod: it is off the
 routers at once (`worker_lists.py`), and its set replaces it.
 """
 
@@ -36,7 +36,7 @@ class Drain:
     worker_sets: tuple[WorkerSet, ...] = ()
 
     def stays(self, worker: Worker) -> bool:
-        """Whether the worker is wanted after this plan."""
+        """Return whether the worker is wanted after this plan."""
         if worker.deleting or worker.name in self.drain or worker.name in self.stop:
             return False
         return worker.draining_since is None or worker.name in self.undrain
@@ -45,7 +45,7 @@ class Drain:
 def leave(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ()) -> Drain:
     """Bring every revision to its size without losing what is in flight.
 
-    Revisions of `kept` have their set also with nobody in it.
+    Revisions of `kept` have their set also without a worker.
     """
     drain: list[str] = []
     undrain: list[str] = []
@@ -86,14 +86,16 @@ def least_to_lose(worker: Worker, snapshot: Snapshot) -> tuple[bool, bool, bool,
 
 
 def _in_flight_by_routers(worker: Worker, snapshot: Snapshot) -> int | None:
-    """What the routers hold at a listed worker; right at once, but 0 as soon as it is off their lists."""
+    """Return the requests that the routers hold at a listed worker; right at once, but 0 as soon as it is off their
+    lists.
+    """
     entries = [entry for router in snapshot.routers for entry in router.registered or () if entry.url == worker.url]
     known = [entry.in_flight for entry in entries if entry.in_flight is not None]
     return sum(known) if entries and len(known) == len(entries) else None
 
 
 def may_stop(worker: Worker, snapshot: Snapshot) -> bool:
-    """Whether stopping the worker loses nothing, or its deadline has passed."""
+    """Return whether stopping the worker loses nothing, or its deadline has passed."""
     registered = snapshot.is_listed(worker)
     if not worker.answering and not registered:
         return True

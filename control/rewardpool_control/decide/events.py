@@ -1,4 +1,4 @@
-"""What of a new status is news: one event for each change that people want to find in `kubectl describe`.
+"""News of a status: one event for each change that people want to find in `kubectl describe`.
 
 That a pool starts, and that it serves, is no event: conditions say so, and since when. What it lost is one, since a
 condition says nothing of it once it is back.
@@ -21,7 +21,7 @@ _WARNINGS = frozenset(
         ConditionReason.GOLDEN_SET_UNUSABLE,
     }
 )
-"""Reasons of Progressing that a person should look at."""
+"""Reasons of Progressing that need a person's attention."""
 _PROGRESSING_EVENTS = _WARNINGS | {ConditionReason.PAUSED}
 _WITH_OWN_EVENT = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PARITY_EXCEEDED})
 """Reasons that have an event of their own name, so that the condition's would be the same news twice."""
@@ -30,7 +30,7 @@ _WITH_OWN_EVENT = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PARITY
 def events_of(
     old: RewardPoolStatus, status: RewardPoolStatus, leaving: Drain, rollout: Rollout, *, key_refused: str | None
 ) -> tuple[Event, ...]:
-    """The events that tell the way from the old status to the new one."""
+    """Return the events on the way from the old status to the new one."""
     return (
         *_scaling_events(old, status),
         *demand_events(old.demands, status.demands),
@@ -67,7 +67,7 @@ def _scaling_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[Eve
 
 
 def demand_events(old: Sequence[DemandStatus], new: Sequence[DemandStatus]) -> list[Event]:
-    """What of the jobs' demands is news: who began, lapsed and ended, and what makes no sense."""
+    """Return the news of the jobs' demands: those that began, lapsed and ended, and malformed ones."""
     before = {demand.job: demand for demand in old}
     gone = [demand for demand in old if demand.job not in {demand.job for demand in new}]
     events = [_demand_event(demand, before.get(demand.job)) for demand in new]
@@ -150,7 +150,7 @@ def key_events(
 
 
 def condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> tuple[Event, ...]:
-    """What of the conditions is news."""
+    """Return the news of the conditions."""
     events: list[Event] = []
     known = {condition.type: condition for condition in old.conditions}
     for condition in status.conditions:

@@ -1,6 +1,7 @@
-"""What the first request waits for at a pool at zero: the time between two looks goes to the part that was going on.
+"""Parts of the first request's wait at a pool at zero: the time between two passes counts for the part that was going
+on.
 
-It begins where somebody waits, no replica was wanted, and none is on a router's list. It ends with the first answer
+It begins where a request waits, no replica was wanted, and none is on a router's list. It ends with the first answer
 that a router counts for a replica. The memory is `status.firstScore`, so another operator goes on with it.
 """
 
@@ -20,7 +21,7 @@ _ORDER: Final[tuple[FirstScorePart, ...]] = ("Decision", "Scheduling", "Pull", "
 def first_score(
     snapshot: Snapshot, *, load: LoadStatus | None, desired: int, leaving: Drain
 ) -> FirstScoreStatus | None:
-    """How long the first request has waited, or did."""
+    """Return the wait of the first request so far, or the last one."""
     staying = [worker for worker in snapshot.workers if leaving.stays(worker)]
     before = snapshot.pool.status.first_score
     if before is None or before.waits_for is None:
@@ -57,7 +58,7 @@ def _with(parts: FirstScoreParts, part: FirstScorePart, seconds: float) -> First
 
 
 def _part(desired: int, staying: list[Worker]) -> FirstScorePart:
-    """Of the replica that is furthest."""
+    """Return the part of the replica that is furthest."""
     nobody: FirstScorePart = "Scheduling" if desired else "Decision"
     return max((_part_of(worker) for worker in staying), key=_ORDER.index, default=nobody)
 
@@ -73,10 +74,10 @@ def _part_of(worker: Worker) -> FirstScorePart:
 
 
 def _is_answered(snapshot: Snapshot, before: FirstScoreStatus, load: LoadStatus | None, staying: list[Worker]) -> bool:
-    """Whether a router counted an answer.
+    """Return whether a router counted an answer.
 
     Routers count for an address, so the count of a replica that was there before tells of its earlier time, too. Then
-    it is over when nobody waits and nothing is in flight.
+    it is over when no request waits and none is in flight.
     """
     since, new = before.since, {worker.url for worker in staying}
     old = [worker for worker in staying if worker.created < since]

@@ -1,7 +1,7 @@
-"""What the routers hold, and where that is unknown, why.
+"""Load of the routers, and where it is unknown, the reason.
 
 What the routers say that answer is the least that there is: the size may grow by it, and shrinks only when all say what
-they have. A router that trainers were never sent to has nothing, so nobody waits for what it says.
+they have. A router that trainers were never sent to has nothing, so it is not waited for.
 """
 
 from typing import Final

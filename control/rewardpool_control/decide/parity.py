@@ -1,4 +1,4 @@
-"""Whether the present revision scores as the stable one does, or as the golden set expects.
+"""Comparison of the present revision's scores with the stable one's, or with the golden set.
 
 The first worker of it that answers scores the golden set before any worker of it is in a router. Each text is compared
 with its expected score, or else with what the stable revision made of it. A revision that passed once has passed:
@@ -28,7 +28,7 @@ class Parity:
 
     @property
     def admits(self) -> bool:
-        """Whether workers of the present revision may be in routers."""
+        """True if workers of the present revision may be in routers."""
         return self.status is None or self.status.outcome == "Passed"
 
 
@@ -72,7 +72,7 @@ def check_parity(snapshot: Snapshot, good: str | None) -> Parity:
 
 
 def admits(snapshot: Snapshot, revision: str, good: str | None) -> bool | None:
-    """Whether an earlier revision scores as it should; None when that is not known.
+    """Return whether an earlier revision scores as it should; None when that is not known.
 
     It may have been left before it was compared, and its workers may still come up.
     """
@@ -123,7 +123,7 @@ def _least_busy(snapshot: Snapshot, revision: str) -> Worker | None:
 
 
 def _lacks_reference(snapshot: Snapshot, golden: GoldenSet, good: str) -> bool:
-    """Whether the good revision could still say what it makes of the texts, and has not.
+    """Return whether the good revision could still score the texts, and has not.
 
     Without a worker that answers it cannot, and then nothing waits for it: a broken revision never blocks the next.
     """

@@ -14,7 +14,7 @@ from rewardpool_control.snapshot import Snapshot
 
 
 def parked_beyond(pool: RewardPool, desired: int) -> int:
-    """How many replicas are made beyond the wanted ones."""
+    """Return the number of replicas that are made beyond the wanted ones."""
     scaling = pool.spec.autoscaling
     if scaling is None or pool.spec.suspend:
         return 0

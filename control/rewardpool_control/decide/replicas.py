@@ -54,7 +54,7 @@ def _signals(snapshot: Snapshot) -> Signals:
 
 
 def _spare(snapshot: Snapshot, active: int) -> int:
-    """How many there are that nobody wanted: those that are parked, or are to be."""
+    """Return the number of unwanted replicas: those that are parked, or are to be."""
     before = snapshot.pool.status.scaling
     if before is None:
         return 0
@@ -62,7 +62,7 @@ def _spare(snapshot: Snapshot, active: int) -> int:
 
 
 def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals) -> Recommendation:
-    """Policy External: the bounds and the budget hold for whoever writes spec.replicas, too."""
+    """Policy External: bounds and budget limit spec.replicas, too."""
     recommended, previous = _written_or_there(snapshot), snapshot.pool.status.scaling
     bounded = limits.clamp(recommended, scaling)
     reason = "spec.replicas, set from outside, within bounds"
@@ -78,7 +78,7 @@ def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals
 
 
 def _written_or_there(snapshot: Snapshot) -> int:
-    """What somebody wrote; until somebody does, what there is, so that a change to policy External changes no size."""
+    """Return spec.replicas, or while it is not set the present size: a change to policy External changes no size."""
     replicas, previous = snapshot.pool.spec.replicas, snapshot.pool.status.scaling
     if replicas is not None:
         return replicas
@@ -88,7 +88,7 @@ def _written_or_there(snapshot: Snapshot) -> int:
 def _given(
     snapshot: Snapshot, replicas: int, reason: str, *, recommended: int | None = None, limit: Limit | None = None
 ) -> Recommendation:
-    """A number that somebody else chose. What was learned is kept for when the load decides again."""
+    """Return a number chosen elsewhere. What was learned is kept for when the load decides again."""
     previous = snapshot.pool.status.scaling
     kept = previous or ScalingStatus(desired=replicas, reason=reason)
     decided = kept.model_copy(

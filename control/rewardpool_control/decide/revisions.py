@@ -15,7 +15,7 @@ the new workers are larger than what is free, and where the routers cannot reach
 of the model gets on, since that takes what it takes, nor while a queue holds all of them back. A pool that was at zero
 for a day is not overdue the moment it grows, and a worker that crashes after an hour of service has its time again.
 
-Nobody who has not passed a parity check is let into a router: later steps see such workers as not answering.
+Workers that have not passed a parity check do not join a router: later steps see such workers as not answering.
 """
 
 from collections.abc import Sequence
@@ -31,23 +31,23 @@ from rewardpool_control.snapshot import Snapshot, Worker
 
 @dataclass(frozen=True, kw_only=True)
 class RevisionChoice:
-    """What became of the revisions."""
+    """Choice of the revision that gets the replicas."""
 
     target: str
     """Revision that shall have the wanted number of workers."""
     barred: frozenset[str] = frozenset()
     """Workers, by name, that no router may have."""
     overdue: bool = False
-    """Whether the present revision had its time, and there is no good one to go back to."""
+    """True if the present revision had its time, and there is no good one to go back to."""
     hopeless: ConditionReason | None = None
     """Why no other attempt of the present revision would change anything; it is overdue then."""
     parity: Parity
     memory: RolloutStatus
-    """What the status keeps of it."""
+    """State that the status keeps of it."""
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """Revisions whose sets stay also with nobody in them: nothing else has what they were rendered from."""
+        """Revisions whose sets stay also without workers: nothing else has what they were rendered from."""
         known = (self.target, self.memory.stable_revision, self.memory.previous_revision)
         return tuple(dict.fromkeys(revision for revision in known if revision is not None))
 
@@ -63,7 +63,7 @@ class RevisionChoice:
 
 
 def judge(snapshot: Snapshot, desired: int, *, parked: int = 0) -> RevisionChoice:
-    """Tell good revisions from failed ones, and choose the target.
+    """Distinguish good revisions from failed ones, and choose the target.
 
     `parked` workers answer beyond the desired ones, and no router lists them.
     """
@@ -125,7 +125,7 @@ def _barred(snapshot: Snapshot, parity: Parity, good: str | None) -> frozenset[s
 
 
 def _still_there(snapshot: Snapshot, revision: str | None) -> str | None:
-    """The revision, unless somebody deleted its set: what it was rendered from is gone with it."""
+    """Return the revision, unless its set was deleted: what it was rendered from is gone with it."""
     if revision is None or revision == snapshot.revision or snapshot.set_of(revision) is not None:
         return revision
     return None

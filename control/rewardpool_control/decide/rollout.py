@@ -44,7 +44,7 @@ class Rollout:
 
     @property
     def memory(self) -> RolloutStatus:
-        """What the status keeps of choice and rollout."""
+        """State that the status keeps of choice and rollout."""
         return self.choice.memory.model_copy(update={"replace_reason": self.replace_reason})
 
 

@@ -1,4 +1,4 @@
-"""Whether a worker is missing for want of room that other workers of the pool would make by leaving.
+"""Detection of a worker that lacks room which other workers of the pool would make by leaving.
 
 The scheduler writes of a pod that no node takes how many nodes refuse it and why, and whether deleting pods would help:
 
@@ -6,7 +6,7 @@ The scheduler writes of a pod that no node takes how many nodes refuse it and wh
     preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.
 
 A node without GPUs is always "Insufficient nvidia.com/gpu", so the first line alone would take a worker that serves for
-nothing. A quota refuses the pod, which is then never made, and says by how much; for a pod that asks for more than the
+nothing. A quota refuses the pod, which is then never made, and says by how much; for a pod that needs more than the
 quota has in all, no other one's leaving makes room:
 
     exceeded quota: gpus, requested: requests.nvidia.com/gpu=2, used: requests.nvidia.com/gpu=1, limited: …/gpu=1
@@ -39,7 +39,7 @@ _ROOM_WORDS: Final = (
     "ReadWriteOncePod",
     "pod anti-affinity rules",
 )
-"""Of the scheduler's reasons, those that a pod's leaving may remove."""
+"""Words of the scheduler's reasons that a pod's leaving may remove."""
 _PREEMPTION: Final = "preemption:"
 _HELPS: Final = "No preemption victims found"
 _HELPS_NOT: Final = "Preemption is not helpful"
@@ -57,7 +57,7 @@ def lacks_room(words: str) -> bool:
 
 
 def _outgrows_quota(words: str) -> bool:
-    """Return whether a pod asks for more of a countable resource than its quota has in all."""
+    """Return whether a pod requests more of a countable resource than its quota has in all."""
     requested, _, rest = words.partition(_REQUESTED)[2].partition(_USED)
     limits = dict(_COUNTS.findall(rest.partition(_LIMITED)[2]))
     return any(int(count) > int(limits.get(name, count)) for name, count in _COUNTS.findall(requested))

@@ -15,7 +15,7 @@ from rewardpool_control.snapshot import Snapshot, Worker
 
 @dataclass(frozen=True, kw_only=True)
 class Sleeping:
-    """Whose engine shall sleep and wake."""
+    """Engines that should sleep and wake."""
 
     sleep: tuple[str, ...] = ()
     """Workers, by name, to put to sleep now."""
@@ -24,13 +24,13 @@ class Sleeping:
     barred: frozenset[str] = frozenset()
     """Workers, by name, that no router may have."""
     hold_starts: bool = False
-    """Whether no process may start now."""
+    """True if no process may start now."""
     status: SleepStatus | None = None
-    """What the status says of it."""
+    """State of it for the status."""
 
 
 def rest(snapshot: Snapshot, leaving: Drain) -> Sleeping:
-    """Decide who sleeps. Where nobody can put engines to sleep, none does."""
+    """Decide which engines sleep: none where they cannot be put to sleep."""
     if snapshot.holders is None or not snapshot.pool.spec.engine.sleep.enabled:
         return Sleeping()
     staying = [worker for worker in snapshot.workers if worker.running and leaving.stays(worker)]

@@ -73,7 +73,7 @@ def status_and_events(
 
 
 def _auth(snapshot: Snapshot) -> AuthStatus:
-    """Where the key is: `local/` puts a file there once; on Kubernetes it is the Secret."""
+    """Return where the key is: `local/` puts a file there once; on Kubernetes it is the Secret."""
     if snapshot.pool.spec.router.auth.mode == "Disabled":
         return AuthStatus(ca_bundle=snapshot.ca_bundle, rotation=snapshot.rotation)
     before = snapshot.pool.status.auth
