@@ -4,7 +4,7 @@
 
 Read from the bottom up: `process` is one operating-system process and everything it spawned, `supervised_process` runs
 a command again and again with growing pauses, `fleet` is the workers and `router` the router, `supervisor` the loop
-around them, and `commands` what a person asks for. `folder` is what other programs see: the state file that
+around them, and `commands` the commands of a person. `folder` is what other programs see: the state file that
 discovery reads, keys, logs, and who supervises; `demand_files` is what training jobs write into it. `gpus` and
 `gpu_shares` give every replica GPUs of its own.
 """

@@ -4,7 +4,7 @@ a revision that is gone back to, runs what it ran before, whatever became of the
     code/DIGEST/000/           stands for one of the user's folders: its files of the code are copied here,
                                and all else that is beside them is a link, so that data is found
     code/DIGEST/folders.json   which folder each of these stands for
-    code.lock                  held by whoever adds copies or removes them
+    code.lock                  held while copies are added or removed
 """
 
 import json
@@ -73,7 +73,7 @@ class CodeCopies:
         """Return the folders of a copy in their order, each with the user's folder that it stands for.
 
         Raises:
-            CodeGoneError: there is no such copy.
+            CodeGoneError: copy not found.
         """
         try:
             names: dict[str, str] = json.loads((self._path / digest / _FOLDERS).read_text())

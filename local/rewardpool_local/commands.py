@@ -1,4 +1,4 @@
-"""What a person asks of a pool on one machine: bring it up, change it, take it down, forget it.
+"""Commands for a pool on one machine: bring it up, change it, take it down, forget it.
 
 A pool that runs belongs to its supervisor, so each of these is a message to it (a new `wanted.json`, a signal) or, when
 there is none, the start of one.
@@ -43,18 +43,18 @@ LOOK_SECONDS = 0.3
 STOP_SECONDS = 30.0
 """For a supervisor to end after its pool's requests had their time."""
 _FAILED = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.ROLLED_BACK, *NEVER_STARTS)
-"""Reasons of Progressing that mean that what was asked for will not come by waiting."""
+"""Reasons of Progressing that waiting does not change."""
 _OF_REVISION = (names.ANNOTATION_CODE, names.ANNOTATION_FOLDERS, names.ANNOTATION_RESTARTED_AT)
-"""What of an object, beside those parts of its spec, a revision is made of."""
+"""Fields of an object, beside those parts of its spec, of which a revision is made."""
 
 
 class NotRunningError(RuntimeError):
-    """The pool that is asked for does not run."""
+    """The pool does not run."""
 
 
 @dataclass(frozen=True)
 class Up:
-    """A pool that was asked for, and who brings it up."""
+    """A declared pool, and the process that brings it up."""
 
     folder: PoolFolder
     wanted: RewardPool
@@ -62,7 +62,7 @@ class Up:
     """The supervisor that was started for it; None when one ran already."""
 
     def has_ended(self) -> bool:
-        """Whether its supervisor is gone."""
+        """Return whether its supervisor is gone."""
         if self.background is not None:
             return self.background.poll() is not None
         return not self.folder.is_supervised()
@@ -79,7 +79,7 @@ def prepare(pool: RewardPool, project: Path, *, port: int | None, environ: Mappi
 
     Raises:
         NotStartableError: it cannot run here.
-        AlreadyRunningError: it was started by somebody else just now.
+        AlreadyRunningError: another process started it just now.
     """
     check(pool, port=port, environ=environ)
     pool, code = with_code(pool, project, environ)
@@ -96,10 +96,10 @@ def prepare(pool: RewardPool, project: Path, *, port: int | None, environ: Mappi
 
 
 def supervise(folder: PoolFolder, *, port: int | None, give_up_seconds: float | None, asked_at: float | None) -> bool:
-    """Run the pool in this process until it is told to stop; returns False when no worker became ready.
+    """Run the pool in this process until a signal stops it; returns False when no worker became ready.
 
     Raises:
-        AlreadyRunningError: it was started by somebody else just now.
+        AlreadyRunningError: another process started it just now.
     """
     return asyncio.run(supervise_async(folder, port=port, give_up_seconds=give_up_seconds, asked_at=asked_at))
 
@@ -198,7 +198,7 @@ def roll_back(folder: PoolFolder, revision: str) -> Up | None:
     """Ask a running pool for what an earlier revision was made of: its function's code, and those parts of its spec.
 
     Returns:
-        None where that was asked for last.
+        None where that was declared last.
 
     Raises:
         NotRunningError: it does not run.
@@ -288,7 +288,7 @@ def delete(folder: PoolFolder) -> None:
 
 
 def is_settled(up: Up) -> bool:
-    """Whether the pool is what was asked for: the asked replicas serve, or none are wanted, and nothing is changing."""
+    """Return whether the pool is as declared: the wanted replicas serve, or none are, and nothing is changing."""
     status = _status_of(up)
     serving, changing = status.condition("Serving"), status.condition("Progressing")
     if serving is None or changing is None or changing.status == "True" or changing.reason in _FAILED:
@@ -297,19 +297,19 @@ def is_settled(up: Up) -> bool:
 
 
 def has_failed(up: Up) -> bool:
-    """Whether the pool stopped trying: its supervisor is gone, or the rollout failed."""
+    """Return whether the pool stopped trying: its supervisor is gone, or the rollout failed."""
     changing = _status_of(up).condition("Progressing")
     return up.has_ended() or (changing is not None and changing.reason in _FAILED)
 
 
 def failed_before(folder: PoolFolder) -> bool:
-    """Whether what a running pool was last asked for is what it stopped trying."""
+    """Return whether the pool has stopped trying what was declared last."""
     wanted = folder.read_wanted()
     return wanted is not None and has_failed(Up(folder, wanted))
 
 
 def _status_of(up: Up) -> RewardPoolStatus:
-    """The pool's status; an empty one as long as it is about another manifest than the one that was asked for."""
+    """Return the pool's status; an empty one as long as it is about another manifest than the declared one."""
     pool = up.folder.read_pool()
     if (
         pool is None
@@ -321,7 +321,7 @@ def _status_of(up: Up) -> RewardPoolStatus:
 
 
 def _running(folder: PoolFolder) -> RewardPool:
-    """Return what was last asked for of a pool that runs."""
+    """Return the manifest that was declared last of a pool that runs."""
     wanted = folder.read_wanted()
     if wanted is None or not folder.is_supervised():
         raise NotRunningError(f"{folder.pool_key} does not run; start it with `rewardpool up`")
@@ -329,7 +329,7 @@ def _running(folder: PoolFolder) -> RewardPool:
 
 
 def _ask(folder: PoolFolder, pool: RewardPool, code: FunctionCode | None) -> None:
-    """Ask for the pool, with its function's code as it was read."""
+    """Declare the pool, with its function's code as it was read."""
     with folder.code.locked():
         if code is not None:
             folder.code.keep(code, folders_of(pool))
@@ -337,13 +337,13 @@ def _ask(folder: PoolFolder, pool: RewardPool, code: FunctionCode | None) -> Non
 
 
 def other_project(pool: RewardPool | None, project: Path) -> Path | None:
-    """Return the folder of the manifest that a pool was asked for by; None where that is this one, or is not known."""
+    """Return the folder of the pool's manifest; None where that is this one, or is not known."""
     folders = folders_of(pool) if pool is not None else ()
     return folders[0] if folders and folders[0] != project else None
 
 
 def _check_project(running: RewardPool, project: Path) -> None:
-    """Whether the pool that runs is of the project that asks for it."""
+    """Check that the running pool is of the project of this command."""
     if (other := other_project(running, project)) is not None:
         raise NotStartableError(
             f"metadata.name: {running.key} runs already for the manifest in {other}, and this one is in {project}:"
@@ -352,7 +352,7 @@ def _check_project(running: RewardPool, project: Path) -> None:
 
 
 def _check_port_of_running(folder: PoolFolder, port: int | None) -> None:
-    """Whether the running router has the port."""
+    """Check that the running router has the port."""
     pool = folder.read_pool()
     url = pool.status.url if pool is not None else None
     if port is not None and url is not None and urlsplit(url).port != port:
@@ -363,7 +363,7 @@ def _check_port_of_running(folder: PoolFolder, port: int | None) -> None:
 
 
 def _check_gpus_of_running(pool: RewardPool, folder: PoolFolder) -> None:
-    """Whether the pool's supervisor finds GPUs for the change: it has another environment than this command."""
+    """Check that the pool's supervisor finds GPUs for the change: it has another environment than this command."""
     environ = {name: value for name, value in os.environ.items() if name != VISIBLE}
     record = folder.read_supervisor()
     if record is not None and record.cuda_visible_devices is not None:

@@ -1,9 +1,9 @@
-"""What training jobs on this machine announce: `demands/JOB.json` in the pool's folder, renewed by writing it anew.
+"""Announcements of training jobs on this machine: `demands/JOB.json` in the pool's folder, renewed by writing it anew.
 
     {"leaseSeconds": 15, "demand": {...}}          the demand as in `rewardpool_api.demand`
 
-A job replaces its file as a whole, so it is never read half written; when the job dies, nobody does, and it lapses. The
-folder is looked at in every pass, so a file that is as it was is not read again.
+A job replaces its file as a whole, so it is never read half written; when the job dies, it lapses. The
+folder is listed in every pass, so a file that is as it was is not read again.
 """
 
 import json
@@ -57,7 +57,9 @@ class DemandFiles:
         self._warned: set[str] = set()
 
     def look(self, *, now: datetime) -> tuple[Announcement, ...]:
-        """What is announced now, by name. Where the folder cannot be read, what was there at last, until it lapses."""
+        """Return the present announcements, by name. Where the folder cannot be read, the last known ones, until they
+        lapse.
+        """
         try:
             self._files = {path.name: file for path in self._paths() if (file := self._file(path)) is not None}
         except OSError as error:
@@ -74,7 +76,7 @@ class DemandFiles:
         return self._announcements
 
     def remove_old(self, *, now: datetime) -> None:
-        """Remove what nobody will renew, of what was seen at the last look."""
+        """Remove those that will not be renewed, of those seen in the last pass."""
         for one in self._announcements:
             path = self._folder / one.name
             try:
@@ -121,7 +123,7 @@ class DemandFiles:
 
 
 def _stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """None for what is no plain file: reading a pipe would wait for ever."""
+    """Return the identity of a plain file; None for anything else: reading a pipe would wait for ever."""
     try:
         found = path.lstat()
     except FileNotFoundError:

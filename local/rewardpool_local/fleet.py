@@ -41,7 +41,7 @@ class Fleet:
             folder: has the mounted files and the key.
             session: carries probes.
             python: the interpreter that has the engine.
-            key: the pool's key; None when it asks for none.
+            key: the pool's key; None when it needs none.
             environ: this process's environment.
         """
         self._run = run
@@ -55,21 +55,21 @@ class Fleet:
         self._stopping: set[asyncio.Task[None]] = set()
 
     def observe(self) -> tuple[tuple[WorkerSet, ...], tuple[Worker, ...]]:
-        """What a snapshot says of the workers."""
+        """Return the workers for a snapshot."""
         return tuple(self._sets.values()), tuple(replica.observe() for replica in self._replicas.values())
 
     def describe(self) -> list[WorkerProcess]:
-        """What the status says of them, in the order of their numbers."""
+        """Return the workers for the status, in the order of their numbers."""
         return [replica.describe() for replica in sorted(self._replicas.values(), key=lambda replica: replica.name)]
 
     @property
     def has_gpu(self) -> bool:
-        """Whether some engine has a GPU, which those that sleep do not."""
+        """True if some engine has a GPU, which those that sleep do not."""
         return any(replica.has_gpu for replica in self._replicas.values())
 
     @property
     def revisions(self) -> Mapping[str, RewardPool]:
-        """What the revisions that are kept are made of."""
+        """Pools from which the kept revisions are made."""
         return {revision: self._pools[revision] for revision in self._sets}
 
     @property

@@ -1,7 +1,7 @@
 """The state folder of a pool: what a supervisor leaves for trainers, for commands and for its successor.
 
     pool.json        the object with its status; written by the supervisor alone, read by discovery
-    wanted.json      the object as it was last asked for; written by commands, read by the supervisor
+    wanted.json      the object as it was last declared; written by commands, read by the supervisor
     revisions.json   the objects that the kept revisions are made of; written by the supervisor, read to go back to one
     supervisor.json  who supervises, under which mark its processes run
     lock             held by the supervisor while it lives, so a status can be told from a memory of one
@@ -69,13 +69,13 @@ class StateUnreadableError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisorRecord:
-    """Who supervises a pool, or did."""
+    """The present or last supervisor of a pool."""
 
     pid: int
     run_id: str
     """Root of the marks of its processes."""
     cuda_visible_devices: str | None = None
-    """Of its environment, which its workers' GPUs are taken from; None where it has none."""
+    """Value in its environment, from which its workers' GPUs are taken; None where it has none."""
 
 
 class PoolFolder:
@@ -101,7 +101,7 @@ class PoolFolder:
 
     @property
     def records(self) -> Path:
-        """What was downloaded to this machine, with its digests; of all of the user's pools. No namespace's name."""
+        """Digests of what was downloaded to this machine; of all of the user's pools. Not the name of a namespace."""
         return self.path.parents[1] / ".downloads"
 
     @property
@@ -119,7 +119,7 @@ class PoolFolder:
             folder.chmod(0o700)
 
     def new_keys(self) -> None:
-        """Make both keys anew: whoever knew the former ones has none of this start."""
+        """Make both keys anew: the former ones are no longer valid."""
         for file in (self.key_file, self.admin_key_file):
             write_private(file, secrets.token_urlsafe(32))
 
@@ -128,7 +128,7 @@ class PoolFolder:
         """Be the pool's supervisor.
 
         Raises:
-            AlreadyRunningError: somebody else is.
+            AlreadyRunningError: another process is.
         """
         with (self.path / LOCK_FILE).open("ab") as lock:
             if not lock_within(lock, LOCK_SECONDS):
@@ -136,7 +136,7 @@ class PoolFolder:
             yield
 
     def is_supervised(self) -> bool:
-        """Whether a supervisor is there."""
+        """Return whether a supervisor is there."""
         return is_supervised(self.path)
 
     def write_pool(self, pool: RewardPool) -> None:
@@ -169,7 +169,7 @@ class PoolFolder:
         _write_object(self._wanted, _without_status(pool))
 
     def read_wanted(self) -> RewardPool | None:
-        """What was last asked for."""
+        """Return the pool as it was declared last."""
         return _read_object(self._wanted)
 
     def wanted_stamp(self) -> tuple[int, int] | None:
@@ -186,7 +186,7 @@ class PoolFolder:
         write_private(self._revisions, json.dumps(objects, indent=2) + "\n")
 
     def read_revisions(self) -> dict[str, RewardPool]:
-        """What the kept revisions are made of, by their names.
+        """Return the pools from which the kept revisions are made, by the revisions' names.
 
         Raises:
             StateUnreadableError: another version wrote them, or none.
@@ -198,7 +198,7 @@ class PoolFolder:
         write_private(self._supervisor, json.dumps(asdict(record)))
 
     def read_supervisor(self) -> SupervisorRecord | None:
-        """Who supervises, or did last."""
+        """Return the present or last supervisor."""
         try:
             return SupervisorRecord(**json.loads(self._supervisor.read_text()))
         except FileNotFoundError:
@@ -215,11 +215,11 @@ class PoolFolder:
         self._supervisor.unlink(missing_ok=True)
 
     def write_metrics_url(self, url: str) -> None:
-        """Tell where the router's metrics are from now on."""
+        """Write the URL of the router's metrics."""
         write_private(self._metrics_url, url)
 
     def read_metrics_url(self) -> str | None:
-        """Where they are, or last were; None when no router ever ran."""
+        """Return the URL of the present or last metrics; None when no router ever ran."""
         try:
             return self._metrics_url.read_text()
         except FileNotFoundError:
@@ -258,7 +258,7 @@ def all_folders(environ: Mapping[str, str]) -> list[PoolFolder]:
 
 
 def stopped(pool: RewardPool, *, reason: str, message: str) -> RewardPool:
-    """The object without processes: no URL, nobody serving, and the reason why."""
+    """Return the object without processes: no URL, no replica serving, and the reason."""
     now = datetime.now(UTC)
     status = pool.status
     kept = [condition for condition in status.conditions if condition.type == "Degraded"]

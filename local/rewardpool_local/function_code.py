@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 MAX_BYTES: Final = 64 << 20
-"""Of all the code of one function."""
+"""Bytes of all the code of one function."""
 
 
 class CodeTooLargeError(Exception):
@@ -89,13 +89,13 @@ def read_code(module: str, folders: Sequence[Path]) -> FunctionCode:
 
 @dataclass(frozen=True)
 class _Module:
-    """Where a module is."""
+    """Location of a module."""
 
     file: Place | None
     """None for a folder without `__init__.py`."""
     is_package: bool = False
     inside: tuple[Place, ...] = ()
-    """Where its submodules are."""
+    """Places of its submodules."""
 
 
 class _Reader:
@@ -239,7 +239,7 @@ def offered(source: bytes) -> tuple[str, ...]:
 
 
 def _absolute(name: str, package: str) -> str:
-    """Return the whole name; empty where there is no such package."""
+    """Return the whole name; empty where the package does not exist."""
     try:
         return resolve_name(name, package)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Who has which GPU of this machine: a locked file for each GPU, in a folder that all pools of a user share.
+"""Owners of this machine's GPUs: a locked file for each GPU, in a folder that all pools of a user share.
 
 A supervisor has the lock for as long as one of its replicas has the GPU, and the kernel drops it with the supervisor,
 however that ends. Engines that sleep on the trainer's GPUs share a lock with others that do.
@@ -48,7 +48,7 @@ class GpuShares:
         self._unreadable = ""
 
     async def take(self, replica: str, spec: RewardPoolSpec) -> str | None:
-        """Have the GPUs for a replica, those that nobody has first; returns why it cannot have them, or None.
+        """Acquire the GPUs for a replica, free ones first; returns why it cannot have them, or None.
 
         A replica that has some keeps them. The words are those of a scheduler, by which a rollout knows that one
         replica has to leave before another can start.
@@ -70,7 +70,7 @@ class GpuShares:
         return None
 
     def variables(self, replica: str) -> dict[str, str]:
-        """What the replica's process gets into its environment."""
+        """Return the variables of the replica's process."""
         return variables([share.gpu for share in self._shares.get(replica, ())])
 
     def release(self, replica: str) -> None:
@@ -118,7 +118,7 @@ def owners_of(gpus: Sequence[Gpu], environ: Mapping[str, str], *, shared: bool) 
     """The pools that have any of these GPUs now, by uuid.
 
     Args:
-        gpus: To look at.
+        gpus: To check.
         environ: Says where pools keep their state.
         shared: Leave out those that would share theirs.
     """

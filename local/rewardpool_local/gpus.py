@@ -25,7 +25,7 @@ _UNCOUNTED: Final = "with spec.worker.gpus: 0 GPUs are not counted, and every re
 
 
 class GpusUnreadableError(RuntimeError):
-    """It cannot be told which GPUs there are; the text has the cause and what to do."""
+    """The machine's GPUs are unknown; the text has the cause and what to do."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Gpu:
     name: str
     """As CUDA_VISIBLE_DEVICES has it: nvidia-smi's number, or what the user wrote."""
     uuid: str
-    """What every pool of this machine knows it by."""
+    """Name for every pool of this machine."""
 
 
 def counted(spec: RewardPoolSpec) -> int:
-    """GPUs that each replica gets for itself; 0 where nobody counts them, as for other vendors than NVIDIA."""
+    """Return how many GPUs each replica gets for itself; 0 where they are not counted, as for other vendors."""
     return spec.worker.gpus if spec.worker.gpu_resource.startswith("nvidia.com/") else 0
 
 
@@ -59,15 +59,15 @@ def visible_to(spec: RewardPoolSpec, environ: Mapping[str, str]) -> tuple[Gpu, .
 
 
 def choose_visible(found: Sequence[Gpu] | None, given: str | None, *, where: str = VISIBLE) -> tuple[Gpu, ...]:
-    """What CUDA_VISIBLE_DEVICES leaves of the GPUs that were found, in its order.
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves of those that were found, in its order.
 
     Args:
-        found: In nvidia-smi's order; None where nobody knows, so that the list is taken at its word.
+        found: In nvidia-smi's order; None where they are unknown, so that the list is taken at its word.
         given: CUDA_VISIBLE_DEVICES; None for all GPUs. As for CUDA, -1 ends the list.
         where: What the list is called in an error.
 
     Raises:
-        GpusUnreadableError: an entry is no GPU of this machine.
+        GpusUnreadableError: an entry is not a GPU of this machine.
     """
     if given is None:
         return tuple(found or ())
@@ -87,7 +87,7 @@ def refusal(pool: RewardPool, visible: Sequence[Gpu], owners: Mapping[str, str])
     """Why the pool's replicas cannot have a GPU each, and what to do; None when they can.
 
     Args:
-        pool: As asked for. Of one that scales itself the least it has must fit.
+        pool: As declared. Of one that scales itself the least it has must fit.
         visible: The GPUs that it may have.
         owners: Pools that have GPUs for themselves, by the GPU's uuid; the pool itself is not among them.
     """
@@ -113,7 +113,7 @@ def refusal(pool: RewardPool, visible: Sequence[Gpu], owners: Mapping[str, str])
 
 
 def variables(gpus: Sequence[Gpu]) -> dict[str, str]:
-    """The environment of an engine that has these GPUs; empty for one whose GPUs nobody counts."""
+    """Return the environment of an engine that has these GPUs; empty for one whose GPUs are not counted."""
     return {VISIBLE: ",".join(gpu.name for gpu in gpus), ORDER: "PCI_BUS_ID"} if gpus else {}
 
 
@@ -138,7 +138,7 @@ def parse(output: str, errors: str, code: int) -> tuple[Gpu, ...]:
     """GPUs by the answer of nvidia-smi.
 
     Raises:
-        GpusUnreadableError: it failed, or this is no list of GPUs.
+        GpusUnreadableError: it failed, or this is not a list of GPUs.
     """
     if _NONE_FOUND in output + errors:
         return ()

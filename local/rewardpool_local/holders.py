@@ -1,4 +1,4 @@
-"""Who holds a pool of this machine awake: the files in `awake/` that a living process has locked.
+"""Holders that keep a pool of this machine awake: the files in `awake/` that a living process has locked.
 
 The kernel drops a lock with its process, however that ended, so a trainer that was killed keeps no engine awake. The
 files of dead processes are removed.

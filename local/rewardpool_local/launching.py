@@ -1,4 +1,4 @@
-"""How a worker is started on one machine: by what command, and which revision that makes it."""
+"""Start of a worker on one machine: its command, and the revision that makes it."""
 
 import hashlib
 import json
@@ -44,7 +44,7 @@ def revision_of(pool: RewardPool) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """Where and with what workers are started."""
+    """Settings by which workers are started."""
 
     python: str
     """The interpreter that has the engine."""

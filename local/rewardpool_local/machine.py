@@ -1,4 +1,4 @@
-"""What this machine must have before anything of a pool is started, and its free ports."""
+"""Requirements of a pool on this machine before anything is started, and its free ports."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from rewardpool_runtime.listeners import HeldPort
 from rewardpool_worker.engines.engine import engine_for
 
 _INSTALL = {program.package: program.requirement for program in PROGRAMS.values()}
-"""What pip installs, where it is not called like its module."""
+"""Requirements for pip, where they are not called like their modules."""
 _FIND = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
 _VERSIONS = """
 import sys, json, importlib.metadata as metadata, importlib.util as util
@@ -55,12 +55,12 @@ class NotStartableError(RuntimeError):
 
 @dataclass(frozen=True)
 class Interpreter:
-    """What an interpreter has."""
+    """Modules of an interpreter."""
 
     python: str
     """Its own version."""
     modules: Mapping[str, str]
-    """Those that it has of the modules asked for, with their versions; "" where nothing says the version."""
+    """The wanted modules that it has, with their versions; "" where the version is unknown."""
 
 
 def server_python(environ: Mapping[str, str]) -> str:
@@ -92,7 +92,7 @@ def check_gpus(pool: RewardPool, environ: Mapping[str, str]) -> None:
     """Find out whether each replica can have GPUs of its own.
 
     Args:
-        pool: As it is asked for; GPUs that it has already are its own.
+        pool: As declared; GPUs that it has already are its own.
         environ: Of its supervisor.
 
     Raises:
@@ -112,7 +112,7 @@ def check_gpus(pool: RewardPool, environ: Mapping[str, str]) -> None:
 
 
 def unheeded(pool: RewardPool) -> tuple[str, ...]:
-    """What of a manifest means nothing on one machine, a sentence each: the same manifest serves a cluster, too."""
+    """Return the fields of a manifest that have no effect on one machine, a sentence each."""
     found = []
     if pool.spec.rollout.parity is not None:
         found.append(
@@ -183,7 +183,7 @@ def with_code(pool: RewardPool, project: Path, environ: Mapping[str, str]) -> tu
         The pool with what it is asked for with, and the code.
 
     Raises:
-        NotStartableError: there is no such function, or its code is too large.
+        NotStartableError: function not found, or its code is too large.
     """
     source = parse_source(pool.spec.model.source)
     if source.scheme != "python":
@@ -231,7 +231,7 @@ def _origin_of_installed(module: str, folders: Sequence[Path], environ: Mapping[
 
 
 def _is_copy(origin: Path) -> bool:
-    """Whether an installed module is a copy of what somebody edits, and not that itself (`pip install -e`)."""
+    """Return whether an installed module is a copy of edited files, and not those themselves (`pip install -e`)."""
     standard = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
     return bool({"site-packages", "dist-packages"}.intersection(origin.parts)) or any(
         map(origin.is_relative_to, standard)
@@ -239,7 +239,7 @@ def _is_copy(origin: Path) -> bool:
 
 
 def lacks_name(source: Path, name: str) -> bool:
-    """Whether a module of this source binds no such name, without running it; False where that cannot be told."""
+    """Return whether a module of this source binds no such name, without running it; False where that is unknown."""
     try:
         text = source.read_text()
         table = symtable.symtable(text, str(source), "exec")
@@ -264,7 +264,7 @@ def function_folders(project: Path, engine_env: Mapping[str, str], environ: Mapp
 
 
 def folders_of(pool: RewardPool) -> tuple[Path, ...]:
-    """Return the folders that a pool was asked for with, its manifest's first; none where nothing says."""
+    """Return the folders of a pool's code, its manifest's first; none where they are unknown."""
     return tuple(map(Path, json.loads(pool.metadata.annotations.get(names.ANNOTATION_FOLDERS, "[]"))))
 
 
@@ -286,7 +286,7 @@ def interpreter(python: str, modules: Sequence[str], environ: Mapping[str, str],
     """Ask an interpreter what it has; none of the modules is imported.
 
     Raises:
-        NotStartableError: there is no such program, or it fails or takes longer.
+        NotStartableError: program not found, or it fails or takes longer.
     """
     _check_python(python)
     version, found = json.loads(_run_python(python, _VERSIONS, modules, environ, seconds=seconds))
@@ -294,7 +294,7 @@ def interpreter(python: str, modules: Sequence[str], environ: Mapping[str, str],
 
 
 def installation(python: str, modules: Sequence[str]) -> str:
-    """What to do so that `rewardpool up` finds these modules."""
+    """Return the steps by which `rewardpool up` finds these modules."""
     packages = " ".join(_INSTALL.get(module, module) for module in modules)
     target = "setup-sglang" if "sglang" in modules else "setup-server"
     return (

@@ -54,7 +54,7 @@ class LocalSource:
             yield cls(environ, session)
 
     async def look(self, *, counted: bool) -> Sequence[Seen]:
-        """All pools as they are now; with what their routers counted, where somebody watches.
+        """Return all pools as they are now; with the counts of their routers, while the page is open.
 
         Raises:
             OSError: their folders cannot be read.

@@ -25,14 +25,14 @@ class PageFolder:
         self._address = self.path / "address"
 
     def address(self) -> str | None:
-        """Where the page is served now, without its token; None when it is not."""
+        """Return the present address of the page, without its token; None when it is not served."""
         try:
             return self._address.read_text() if is_supervised(self.path) else None
         except FileNotFoundError:
             return None
 
     def link(self, address: str) -> str:
-        """What opens the page: the token is behind a #, which browsers send to nobody."""
+        """Return the link that opens the page: the token is behind a #, which browsers do not send."""
         return f"{address}/#token={self.token_file.read_text()}"
 
     @contextmanager
@@ -40,7 +40,7 @@ class PageFolder:
         """Be the one who serves the page, there.
 
         Raises:
-            AlreadyRunningError: somebody else is.
+            AlreadyRunningError: another process is.
             PathNotOwnError: another user may write the folder.
         """
         check_own(self.path)

@@ -52,7 +52,7 @@ class LocalRouter:
 
     @property
     def url(self) -> str:
-        """Where trainers reach it."""
+        """URL for trainers."""
         return f"http://{HOST}:{self._port.number}"
 
     async def ensure(self, pool: RewardPool) -> None:
@@ -66,7 +66,7 @@ class LocalRouter:
         self._process.bound_log()
 
     async def observe(self) -> Router:
-        """What a snapshot says of it."""
+        """Return the router for a snapshot."""
         if self._admin is None or not await self._process.listens():
             return Router(name=NAME, failure=self._process.failure)
         asked_at = monotonic()

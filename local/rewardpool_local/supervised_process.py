@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 HEALTHY_SECONDS = 60.0
-"""A process that served for this long and then ended is no failed start: the pauses begin anew."""
+"""A process that served for this long and then ended is not a failed start: the pauses begin anew."""
 FROM_OUTSIDE = frozenset(
     {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM}
 )
@@ -30,13 +30,13 @@ FROM_OUTSIDE = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What to start."""
+    """A command, and where it listens."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     """Variables to add to this process's own."""
     url: str
-    """Where it will listen."""
+    """URL at which it will listen."""
     ports: tuple[HeldPort, ...] = ()
     """Those at which it will listen, that of the address first; held until another process serves."""
     originals: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What all processes of one supervisor share."""
+    """State that all processes of one supervisor share."""
 
     id: str
     """Unique to this supervisor; the root of its processes' marks."""
@@ -53,13 +53,13 @@ class Run:
     """`namespace/name`."""
     logs: Path
     changed: Callable[[], None]
-    """Called when a process started or ended, so that nobody waits for the next pass."""
+    """Called when a process started or ended, so that the next pass begins at once."""
 
 
 def failures_after(failures: int, *, code: int, served_seconds: float | None, ended_by_us: bool) -> int:
-    """How many failed starts in a row there are with the one that just ended; never 0. Pure.
+    """Return the number of failed starts in a row, with the one that just ended; never 0. Pure.
 
-    A process that served and was killed by somebody else did not fail: whoever kills workers every few seconds finds
+    A process that served and was killed from outside did not fail: whoever kills workers every few seconds finds
     them back as soon each time. One that is killed before it serves may have been too large for the machine.
 
     Args:
@@ -76,7 +76,7 @@ def failures_after(failures: int, *, code: int, served_seconds: float | None, en
 
 
 def pause_seconds(failures: int, jitter: float) -> float:
-    """How long to wait before a start after so many failed ones in a row.
+    """Return the seconds to wait before a start after so many failed ones in a row.
 
     Args:
         failures: at least 1.
@@ -113,17 +113,16 @@ class SupervisedProcess:
 
     @property
     def log_file(self) -> Path:
-        """What it prints."""
         return self._run.logs / f"{self.name}.log"
 
     @property
     def pid(self) -> int | None:
-        """Of the process it has; None while it has none."""
+        """None while it has no process."""
         return self._process.pid if self._process else None
 
     @property
     def running(self) -> bool:
-        """Whether it has a process."""
+        """True if it has a process."""
         return self._process is not None
 
     @property
@@ -133,7 +132,7 @@ class SupervisedProcess:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is to be started now: it does not run, is not being stopped, and does not pause."""
+        """True if it is to be started now: it does not run, is not being stopped, and does not pause."""
         return not self.running and not self.stopping and monotonic() >= self._start_at
 
     def note_serving(self) -> None:
@@ -145,9 +144,9 @@ class SupervisedProcess:
             self._release(self._former_ports.difference(self._ports))
 
     async def listens(self) -> bool:
-        """Whether the process that it has listens at all of its ports; nothing is sent there without asking this.
+        """Return whether its process listens at all of its ports; check this before anything is sent there.
 
-        Where somebody else does, the process is ended, to be started again like one that died.
+        Where another process does, it is ended, to be started again like one that died.
         """
         if self._process is None:
             return False

@@ -1,4 +1,4 @@
-"""The loop of a pool on one machine: observe, decide, carry out, until told to stop; then drain, and leave nothing.
+"""The loop of a pool on one machine: observe, decide, carry out, until a signal; then drain, and leave nothing.
 
 It reads what to run from `wanted.json` in the pool's folder, before the start and at any time later, and to stop by
 SIGINT, SIGTERM or SIGHUP. The order of stopping: the router takes no new request and finishes those in flight, with all
@@ -46,22 +46,22 @@ QUICK_PASS_SECONDS = 0.05
 """The same where engines sleep: trainers wait for the pool to wake, and to give their GPU back. And until somebody who
 found the pool at zero has a score; and at zero where replicas are parked, which nothing but a look holds up."""
 AT_ZERO_PASS_SECONDS = 0.2
-"""The same where the pool is at zero: nobody but the router tells that a request waits."""
+"""The same where the pool is at zero: only the router knows that a request waits."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to supervise."""
+    """Settings of a supervisor."""
 
     python: str
     """The interpreter that has the engine and the router."""
     port: int | None = None
-    """Of the router; None for a free one."""
+    """Port of the router; None for a free one."""
     give_up_seconds: float | None = None
     """Stop when no worker was ever ready for this long; None for the manifest's progressDeadlineSeconds."""
     asked_at: float | None = None
-    """Monotonic time at which the pool was asked for, from which on that counts; None for now."""
+    """Monotonic time at which the pool was declared, from which on that counts; None for now."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ _FAILED = _End(
 
 
 def pass_seconds(pool: RewardPool) -> float:
-    """How long to wait for the next pass over a pool when nothing happens. Pure."""
+    """Return the seconds to the next pass over a pool when nothing happens. Pure."""
     first, scaling = pool.status.first_score, pool.status.scaling
     if pool.spec.engine.sleep.enabled or (first is not None and first.waits_for is not None):
         return QUICK_PASS_SECONDS
@@ -148,7 +148,7 @@ class Supervisor:
         self._unready_since = monotonic() if settings.asked_at is None else settings.asked_at
         self._was_ready = False
         self._was_complete = False
-        """Whether it ever served, or wanted no worker."""
+        """True if it ever served, or wanted no worker."""
         self._stopped_by: int | None = None
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
@@ -162,10 +162,10 @@ class Supervisor:
         """Those that are written down."""
 
     async def run(self) -> bool:
-        """Run the pool until told to stop; returns False when it gave up because no worker became ready.
+        """Run the pool until a signal; returns False when it gave up because no worker became ready.
 
         Raises:
-            StoppedEarlyError: a signal ended it before it ever was what was asked for.
+            StoppedEarlyError: a signal ended it before it ever was as declared.
         """
         run = Run(
             id=secrets.token_hex(8), pool=self._pool.key, logs=self._folder.logs, changed=lambda: self._changed.set()
@@ -298,7 +298,9 @@ class Supervisor:
             code.remove(code.others(used.union(digest for digest in asked if digest)))
 
     def _holders(self, fleet: Fleet) -> tuple[str, ...]:
-        """Who holds the pool awake; nobody as long as trainers compute on the GPUs that it shares with them."""
+        """Return the holders that keep the pool awake; none while trainers compute on the GPUs that it shares with
+        them.
+        """
         held = holders.look(self._folder.awake)
         if not self._pool.spec.engine.sleep.enabled:
             return held
@@ -351,7 +353,7 @@ class Supervisor:
         return self._never_starts() or monotonic() - self._unready_since > self._patience_seconds
 
     def _never_starts(self) -> bool:
-        """Whether no other attempt would change anything."""
+        """Return whether no other attempt would change anything."""
         progressing = self._pool.status.condition("Progressing")
         return progressing is not None and progressing.reason in NEVER_STARTS
 
