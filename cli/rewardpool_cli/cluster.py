@@ -25,7 +25,7 @@ from rewardpool_kube.resources import DEPLOYMENTS, EVENTS, PODS, POOLS, Object
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 
 FIELD_MANAGER: Final = "rewardpool-cli"
-"""Who changed a pool's spec by a command, in its managedFields."""
+"""Manager of changes of a pool's spec by a command, in its managedFields."""
 MAX_EVENTS: Final = 500
 """Warnings read of a namespace; those about pods that are gone are among them."""
 _FORBIDDEN: Final = re.compile(
@@ -155,7 +155,7 @@ def parsed(raw: Object) -> RewardPool:
 
 
 def in_words(error: KubeError) -> str:
-    """What a refusal means, and who can help."""
+    """Return the meaning of a refusal, and who can help."""
     if error.status == 401:
         return "the API server does not accept the credentials (401): renew them"
     if (

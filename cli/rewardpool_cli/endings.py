@@ -1,4 +1,4 @@
-"""How a command that fails ends: what is said of an error, and the exit code."""
+"""Failure of a command: the message for an error, and the exit code."""
 
 import os
 
@@ -13,7 +13,7 @@ from rewardpool_local.machine import NotStartableError
 
 
 def message_and_code(error: Exception) -> tuple[str, int]:
-    """What a user reads, and the exit code; an error that is none of a user's is raised again."""
+    """Return the message for a user, and the exit code; an error that is not a user's is raised again."""
     match error:
         case CommandError():
             return str(error), error.exit_code
@@ -33,6 +33,6 @@ def message_and_code(error: Exception) -> tuple[str, int]:
 
 
 def _in_words(error: OSError) -> str:
-    """What the system says, without its number, behind the path that it is about."""
+    """Return the system's message, without its number, behind the path that it is about."""
     said = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
     return said if error.filename is None else f"{error.filename}: {said}"

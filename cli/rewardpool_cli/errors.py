@@ -1,4 +1,4 @@
-"""How a command ends that does not succeed: one message, and the exit code that goes with it."""
+"""Errors of a command: one message, and the exit code that goes with it."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ REFUSED: Final = 2
 
 
 class CommandError(Exception):
-    """What keeps a command from succeeding, with what to do about it."""
+    """Error that keeps a command from succeeding, with a remedy."""
 
     exit_code = FAILED
 
 
 class RefusedError(CommandError):
-    """The command cannot be done as it was asked for; nothing was changed."""
+    """The command cannot be done as given; nothing was changed."""
 
     exit_code = REFUSED
 

@@ -1,4 +1,4 @@
-"""What a user gives as a file, or as `-` for standard input; what cannot be read is refused by its path."""
+"""Files that a user names, or `-` for standard input; one that cannot be read is refused by its path."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from rewardpool_cli.errors import RefusedError
 
 STANDARD_INPUT: Final = Path("-")
 MAX_BYTES: Final = 64 << 20
-"""Of a file that is read as a whole."""
+"""Most bytes of a file that is read as a whole."""
 
 ManifestFile = Annotated[
     Path, typer.Option("--file", "-f", metavar="FILE", help="The manifest, as for kubectl apply; - is standard input.")
@@ -22,7 +22,7 @@ def read_bytes(path: Path) -> bytes:
     """All of a file, or of standard input.
 
     Raises:
-        RefusedError: there is no such file, it cannot be read, or it has more than `MAX_BYTES`.
+        RefusedError: file not found, it cannot be read, or it has more than `MAX_BYTES`.
     """
     try:
         if path == STANDARD_INPUT:
@@ -48,7 +48,7 @@ def read_text(path: Path) -> str:
     """The same as text in UTF-8.
 
     Raises:
-        RefusedError: as `read_bytes`, or it is no such text.
+        RefusedError: as `read_bytes`, or it is not such a text.
     """
     try:
         return read_bytes(path).decode()
@@ -64,7 +64,7 @@ def folder_of_file(path: Path) -> Path:
 
 
 def named(path: Path) -> str:
-    """What a message calls the file."""
+    """Return the file's name for messages."""
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 

@@ -9,7 +9,9 @@ import typer
 
 
 def pools_here(incomplete: str) -> list[str]:
-    """What a shell offers for a pool's name: the pools of this machine. A cluster would keep the shell waiting."""
+    """Return the shell's completions of a pool's name: the pools of this machine. A cluster would keep the shell
+    waiting.
+    """
     from rewardpool_local.folder import all_folders  # only when a shell asks
 
     keys = [folder.pool_key for folder in all_folders(os.environ)]

@@ -1,4 +1,4 @@
-"""What the command line is called: by its own name, or by kubectl as its plugin."""
+"""Name of the command line: its own, or kubectl's for its plugin."""
 
 import sys
 from pathlib import Path
@@ -9,10 +9,10 @@ PLUGIN: Final = "kubectl-rewardpool"
 
 
 def is_plugin() -> bool:
-    """Whether kubectl runs this program."""
+    """Return whether kubectl runs this program."""
     return Path(sys.argv[0]).name == PLUGIN
 
 
 def program() -> str:
-    """What the user types before the command."""
+    """Return the words that the user types before the command."""
     return "kubectl rewardpool" if is_plugin() else "rewardpool"

@@ -1,4 +1,4 @@
-"""How a pool on this machine starts: its workers as a live table on a terminal and as lines elsewhere.
+"""Start of a pool on this machine: its workers as a live table on a terminal and as lines elsewhere.
 
 Progress goes to standard error; results go to standard output.
 """
@@ -26,12 +26,12 @@ from rewardpool_local.process import tail
 
 LOOK_SECONDS = 0.5
 LINE_SECONDS = 10.0
-"""Between two lines about a worker that starts, where there is no terminal."""
+"""Seconds between two lines about a worker that starts, without a terminal."""
 
 
 @dataclass
 class Progress:
-    """What one watcher of a starting pool has seen and said."""
+    """State and output of one watcher of a starting pool."""
 
     up: Up
     said: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -39,9 +39,9 @@ class Progress:
     since: dict[tuple[str, int | None], float] = field(default_factory=dict)
     """By worker and process: when it was first seen (monotonic seconds)."""
     reason: str = ""
-    """Why there is no score, as it was last said."""
+    """Last printed reason for a missing score."""
     is_use_printed: bool = False
-    """Whether it was said how to use the pool."""
+    """True if the lines on how to use the pool were printed."""
     is_ready_printed: bool = False
 
     def look(self, now: float) -> RewardPool | None:
@@ -56,7 +56,7 @@ class Progress:
         return pool
 
     def say_serving(self, pool: RewardPool) -> None:
-        """How many replicas serve and where; the first time with how to use them."""
+        """Print how many replicas serve and where; the first time with how to use them."""
         ready, wanted = pool.status.ready_replicas, wanted_replicas(pool)
         self.is_ready_printed = ready >= wanted
         if self.is_use_printed and not self.is_ready_printed:
@@ -68,7 +68,7 @@ class Progress:
         self.is_use_printed = True
 
     def say_nothing_wanted(self) -> None:
-        """Where a pool is that wants no replica now, and how to use it."""
+        """Print the URL of a pool that wants no replica now, and how to use it."""
         pool = self.up.folder.read_pool()
         serving = pool.status.condition("Serving") if pool is not None else None
         if pool is None or serving is None:
@@ -78,7 +78,7 @@ class Progress:
         self.is_use_printed = True
 
     def seconds(self, worker: WorkerProcess, now: float) -> float:
-        """How long the worker has had its process, or waits for the next."""
+        """Return for how long the worker has had its process, or waits for the next."""
         return now - self.since[worker.name, worker.pid]
 
     def table(self, pool: RewardPool | None, now: float) -> Table:
@@ -110,7 +110,7 @@ class Progress:
 
 
 async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> bool:
-    """Show how a pool becomes what was asked for; returns whether it is at the end.
+    """Show the way of a pool to its declared state; returns whether it gets there.
 
     When the first replica serves, it is said how to use the pool, and that it is ready when all do; of one that
     `serves_already` neither is news.
@@ -135,7 +135,7 @@ async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> boo
 def follow_change(
     change: Up | None, folder: PoolFolder, seconds: float, *, what: str = "is as the manifest says"
 ) -> None:
-    """Show how a running pool becomes what was asked for, and say so in these words."""
+    """Show the way of a running pool to its declared state, and report that in these words."""
     if change is None:
         if failed_before(folder):
             print_failure(folder)
@@ -165,7 +165,7 @@ def _live(progress: Progress) -> Iterator[Callable[[], None]]:
 
 
 def is_serving(pool: RewardPool | None) -> bool:
-    """Whether samples can be scored now."""
+    """Return whether samples can be scored now."""
     serving = pool.status.condition("Serving") if pool else None
     return serving is not None and serving.status == "True"
 
@@ -177,7 +177,7 @@ def why_no_score(pool: RewardPool | None) -> str:
 
 
 def print_use(pool: RewardPool) -> None:
-    """How to use the pool."""
+    """Print how to use the pool."""
     err.print(f'  score a text       rewardpool score "some text" --pool {pool.key}')
     err.print(f"  in a training job  pool: {pool.key}")
     err.print(f"  look, stop         rewardpool status {pool.key} · rewardpool down {pool.key}")
@@ -187,7 +187,7 @@ def print_use(pool: RewardPool) -> None:
 
 
 def print_failure(folder: PoolFolder) -> None:
-    """Why a pool is not what was asked for, with the engine's last lines."""
+    """Return why a pool is not as declared, with the engine's last lines."""
     pool = folder.read_pool_as_it_is()
     for kind in ("Serving", "Degraded"):
         condition = pool.status.condition(kind) if pool else None

@@ -46,12 +46,12 @@ WaitSeconds = Annotated[float, typer.Option(min=0, help="How long to wait for a 
 
 
 def is_named_by_environment() -> bool:
-    """Whether the environment says which pool to ask."""
+    """Return whether the environment names the pool."""
     return bool({names.ENV_POOL, names.ENV_URL} & os.environ.keys())
 
 
 def refuse_unready(endpoint: Endpoint) -> None:
-    """Raise PoolNotReadyError where it cannot score: a job waits for that; whoever sits at a terminal reads it."""
+    """Raise PoolNotReadyError where it cannot score: a job waits for that; a person at a terminal reads it."""
     if endpoint.not_ready:
         raise PoolNotReadyError(f"RewardPool {endpoint.pool} ({endpoint.origin}) is not ready: {endpoint.not_ready}")
 
@@ -68,8 +68,8 @@ def reward_spec(
     """Return the fields of the reward that the options name; rows without a score end nothing, unless it says so.
 
     Raises:
-        RefusedError: Options do not fit together, or the file is no YAML mapping.
-        CommandError: There is no pool on this machine, and none is named.
+        RefusedError: Options do not fit together, or the file is not a YAML mapping.
+        CommandError: This machine has no pool, and none is named.
     """
     given: dict[str, Any] = {"adapter": adapter, "wait_seconds": wait_seconds or None, "concurrency": concurrency}
     if reward is not None:

@@ -1,4 +1,4 @@
-"""Where commands write, and the few things that all their screens share."""
+"""Output of commands, and the few things that all their screens share."""
 
 import logging
 import sys
@@ -10,13 +10,13 @@ from rich.logging import RichHandler
 from rewardpool_api import RewardPool
 
 PLAIN_WIDTH = 160
-"""Columns where there is no terminal to ask."""
+"""Columns without a terminal."""
 
 out = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
 err = Console(stderr=True, width=None if sys.stderr.isatty() else PLAIN_WIDTH, highlight=False)
 
 PHASE_STYLES = {"Ready": "green", "Starting": "yellow", "Parked": "cyan", "Draining": "cyan", "Pending": "yellow"}
-"""Of a worker; every other phase is trouble."""
+"""Styles of a worker's phases; every other phase is trouble."""
 
 
 def log_to_screen() -> None:
@@ -34,5 +34,5 @@ def log_to_screen() -> None:
 
 
 def wanted_replicas(pool: RewardPool) -> int:
-    """How many workers the pool shall have."""
+    """Return the number of workers that the pool should have."""
     return pool.status.scaling.desired if pool.status.scaling else pool.status.replicas

@@ -124,7 +124,7 @@ def _demand_table(demands: Sequence[DemandStatus], now: datetime) -> Table:
 
 
 def next_burst(demand: DemandStatus, now: datetime) -> str:
-    """When the job's next burst begins, in words; empty where nobody knows."""
+    """Return when the job's next burst begins, in words; empty where that is unknown."""
     if demand.state != "Live":
         return ""
     if demand.phase == "Rollout":

@@ -1,4 +1,4 @@
-"""Where a pool is looked for: on this machine or in a cluster.
+"""Place of a pool: on this machine or in a cluster.
 
 In this order, the first that applies:
 
@@ -27,12 +27,12 @@ from rewardpool_kube.configuration import is_configured
 from rewardpool_local.folder import PoolFolder, all_folders, folder_of
 
 _LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-"""What names are made of, by RFC 1123; what a pool may be called beyond that, says the API."""
+"""Form of names, by RFC 1123; the API decides the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Where the user said that the pool is."""
+    """Place of the pool by the user's options."""
 
     namespace: str | None = None
     context: str | None = None
@@ -72,7 +72,7 @@ def locate(
         plugin: whether kubectl runs this program; None finds out.
 
     Raises:
-        RefusedError: what was said contradicts itself, or is no pool's name.
+        RefusedError: the options contradict each other, or the name is not a pool's.
     """
     if name is not None and re.fullmatch(f"({_LABEL}/)?{_LABEL}", name) is None:
         raise RefusedError(
@@ -109,8 +109,8 @@ def pool_here(name: str | None, namespace: str | None, *, environ: Mapping[str, 
     """The folder of a pool of this machine; without a name, of the only one there is.
 
     Raises:
-        CommandError: there is no such pool.
-        RefusedError: that is no pool's name, or there are several and none is named.
+        CommandError: pool not found.
+        RefusedError: that is not a pool's name, or there are several and none is named.
     """
     target = locate(name, Where(namespace=namespace, local=True), environ=environ)
     folders = [each for each in all_folders(environ) if target.namespace in (None, each.path.parent.name)]
@@ -139,7 +139,7 @@ def pool_meant(name: str | None, file: Path | None, namespace: str | None) -> Po
     """Return the folder of a pool of this machine that is named, or whose manifest is given.
 
     Raises:
-        CommandError: there is no such pool.
+        CommandError: pool not found.
         RefusedError: what was said contradicts itself, the pool is another project's, or kubectl runs this program.
     """
     from rewardpool_local.commands import other_project  # slow to import
@@ -168,7 +168,7 @@ def pool_meant(name: str | None, file: Path | None, namespace: str | None) -> Po
 
 
 def local_pools(target: Target) -> Sequence[RewardPool]:
-    """The pools of this machine that are asked for."""
+    """Return the named pools of this machine."""
     folders = [pool_here(target.name, target.namespace)] if target.name else all_folders(os.environ)
     found = [pool for folder in folders if (pool := folder.read_pool_as_it_is())]
     return [pool for pool in found if target.namespace in (None, pool.metadata.namespace)]

@@ -11,8 +11,8 @@ def full_name(name: str | None, namespace: str | None, *, environ: Mapping[str, 
     """`namespace/name` of the pool that a trainer is to find; without a name, of the only one of this machine.
 
     Raises:
-        CommandError: there is no pool on this machine, and none is named.
-        RefusedError: that is no pool's name, or the namespace of the cluster's context cannot be read.
+        CommandError: this machine has no pool, and none is named.
+        RefusedError: that is not a pool's name, or the namespace of the cluster's context cannot be read.
     """
     if name is None:
         return pool_here(None, namespace, environ=environ).pool_key

@@ -1,4 +1,4 @@
-"""Waiting until a pool of a cluster is what was asked for, and saying meanwhile what is going on."""
+"""Wait for the declared state of a pool of a cluster, with reports meanwhile."""
 
 import asyncio
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from rewardpool_cli.screens import wanted_replicas
 
 LOOK_SECONDS: Final = 1.0
 UNSEEN_SECONDS: Final = 30.0
-"""An operator that runs has looked at a change by then."""
+"""Seconds in which a running operator has seen a change."""
 GRACE_SECONDS: Final = 60.0
 """Beyond the pool's own deadline, which the operator judges; for a drain of old workers there is more."""
 
@@ -30,14 +30,14 @@ _STOPPED: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """How far a change has come."""
+    """Progress of a change."""
 
     state: Literal["unseen", "waiting", "done", "failed"]
     words: str
 
 
 def outlook(pool: RewardPool, *, revision_before: str | None) -> Outlook:
-    """How far a change of the pool has come.
+    """Return the progress of a change of the pool.
 
     Args:
         pool: as it is now.
@@ -58,7 +58,7 @@ def outlook(pool: RewardPool, *, revision_before: str | None) -> Outlook:
 
 
 async def follow(cluster: Cluster, name: str, *, what: str, revision_before: str | None = None) -> bool:
-    """Show how the pool becomes what was asked for; returns whether it is at the end."""
+    """Show the way of the pool to its declared state; returns whether it gets there."""
     began = monotonic()
     said = ""
     while True:
@@ -78,7 +78,7 @@ async def follow(cluster: Cluster, name: str, *, what: str, revision_before: str
 
 
 async def follow_replacement(cluster: Cluster, before: RewardPool, *, waits: bool, what: str) -> bool:
-    """Follow a change that replaces the revision of `before`, unless nobody waits for it."""
+    """Follow a change that replaces the revision of `before`, unless it is not waited for."""
     if not waits:
         return True
     return await follow(cluster, before.metadata.name, what=what, revision_before=before.status.current_revision)

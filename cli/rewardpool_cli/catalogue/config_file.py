@@ -1,4 +1,4 @@
-"""Where a model's config.json comes from: a folder, or the Hugging Face hub by its own library."""
+"""Sources of a model's config.json: a folder, or the Hugging Face hub by its own library."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def read_config(source: str, *, revision: str) -> dict[str, Any]:
         revision: Branch, tag or commit of an `hf://` model.
 
     Raises:
-        CannotServeError: it is no JSON object, or the source is of another kind.
+        CannotServeError: it is not a JSON object, or the source is of another kind.
         ConfigUnavailableError: it is not there, or the hub does not give it out or cannot be reached.
     """
     parsed = parse_source(source)

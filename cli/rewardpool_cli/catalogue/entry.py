@@ -1,4 +1,4 @@
-"""What the catalogue says of one reward model."""
+"""Entry of the catalogue for one reward model."""
 
 from typing import Any
 
@@ -14,23 +14,23 @@ class Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=names.POOL_NAME_PATTERN)
-    """Of the entry, and of the pool in its manifest."""
+    """Name of the entry, and of the pool in its manifest."""
     repository: str = Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")
     """`ORG/NAME` on the hub."""
     also: tuple[str, ...] = ()
     """Other repositories of the same class and head; another size may take another number of GPUs."""
     architecture: str
-    """What `architectures` in config.json says."""
+    """Value of `architectures` in config.json."""
     kind: str
-    """Where the score comes from: a head of one label, words that a judge writes …"""
+    """Source of the score: a head of one label, words that a judge writes …"""
     spec: dict[str, Any] | None
     """`spec` of the manifest that serves it, without the source; None where no engine can."""
     also_on: tuple[EngineName, ...] = ()
     """Other engines that serve it by the same manifest."""
     run: str | None
-    """What was run of it: a tiny model of the same class on a CPU. None for nothing; never the real one."""
+    """Part of it that was run: a tiny model of the same class on a CPU. None for nothing; never the real one."""
     notes: str = ""
-    """What does not work, and why."""
+    """Limitations, with their reasons."""
 
     @property
     def manifest(self) -> dict[str, Any] | None:

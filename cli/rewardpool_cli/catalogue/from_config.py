@@ -17,7 +17,7 @@ ONE_LABEL: Final = tuple(
 )
 """Classes with a linear head over the last token that vLLM serves, by its class for language models of that family."""
 LONGEST: Final = 16_384
-"""Tokens: longer contexts are not asked for, since an engine refuses to start where one does not fit beside the
+"""Tokens: longer contexts are not requested, since an engine refuses to start where one does not fit beside the
 weights."""
 _LABELS_IF_UNSAID: Final = 2
 """transformers writes neither `num_labels` nor `id2label` where there are two."""
@@ -144,7 +144,7 @@ def _own_code(config: Mapping[str, Any]) -> str | None:
 
 
 def _labels(config: Mapping[str, Any], weights: Sequence[float]) -> dict[str, Any]:
-    """What `spec.model` says of the labels: nothing of one, and the head of several."""
+    """Return the fields of `spec.model` for the labels: none for one, and the head for several."""
     named = config.get("id2label")
     labels = list(map(str, named.values())) if isinstance(named, Mapping) else []
     count = config.get("num_labels", len(labels) if labels else _LABELS_IF_UNSAID)

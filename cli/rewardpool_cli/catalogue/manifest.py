@@ -21,6 +21,6 @@ def manifest_text(written: Draft) -> str:
 
 
 def notes_of(entry: Entry) -> tuple[str, ...]:
-    """What the reader of its manifest should know."""
+    """Return notes for the reader of its manifest."""
     run = f"Run: {entry.run}" if entry.run else "Not run here, nor a tiny model of its class"
     return (f"{run}. The real model was not", *([entry.notes] if entry.notes else []))

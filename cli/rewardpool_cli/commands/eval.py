@@ -62,7 +62,7 @@ def eval(  # noqa: A001 - commands are named as they are typed
 
 
 def as_json(accuracy: Accuracy, report: FileReport, out: Path | None) -> dict[str, Any]:
-    """What came out, for programs."""
+    """Return the result for programs."""
     return {
         "accuracy": accuracy.all.accuracy,
         "mean_of_subsets": accuracy.mean,
@@ -75,7 +75,7 @@ def as_json(accuracy: Accuracy, report: FileReport, out: Path | None) -> dict[st
 
 
 def table(accuracy: Accuracy) -> Table:
-    """What came out, as a person reads it."""
+    """Return the result as a table for people."""
     made = Table(box=None, pad_edge=False, header_style="dim")
     made.add_column("subset", no_wrap=True)
     for title in ("pairs", "right", "wrong", "ties", "unscored", "accuracy"):

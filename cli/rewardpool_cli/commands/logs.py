@@ -1,6 +1,6 @@
 """`rewardpool logs`: what the workers and routers of a pool print, each line behind the name of who printed it.
 
-Bounded: the last lines of each container unless more is asked for, and no more than `MAX_STREAMS` containers at a time.
+Bounded: the last lines of each container unless more are named, and no more than `MAX_STREAMS` containers at a time.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _STYLES: Final = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "
 
 
 class Component(StrEnum):
-    """Whose logs."""
+    """Part of a pool whose logs are shown."""
 
     WORKER = names.COMPONENT_WORKER
     ROUTER = names.COMPONENT_ROUTER
@@ -136,7 +136,7 @@ class Source:
     pod: str
     container: str
     start: str
-    """Tells one start of the container from the next."""
+    """Identifies one start of the container."""
     who: str
     """The name before its lines."""
 

@@ -77,7 +77,7 @@ def rescore(
 
 
 def as_json(agreement: Agreement, report: FileReport, out: Path | None) -> dict[str, Any]:
-    """What came out, for programs."""
+    """Return the result for programs."""
     return {
         **dataclasses.asdict(agreement),
         "kendall": agreement.kendall,
@@ -87,7 +87,7 @@ def as_json(agreement: Agreement, report: FileReport, out: Path | None) -> dict[
 
 
 def table(agreement: Agreement) -> Table:
-    """What came out, as a person reads it."""
+    """Return the result as a table for people."""
     made = Table(box=None, pad_edge=False, show_header=False)
     made.add_column(style="dim", no_wrap=True)
     made.add_column(no_wrap=True)

@@ -1,4 +1,4 @@
-"""`rewardpool rotate-key`: asks for new keys of a pool in a cluster, and shows how they come."""
+"""`rewardpool rotate-key`: requests new keys of a pool in a cluster, and shows the rotation."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 1.0
 UNSEEN_SECONDS: Final = 30.0
-"""An operator that runs has looked at a request by then."""
+"""Seconds in which a running operator has seen a request."""
 LONGEST_SECONDS: Final = 1800.0
 """Workers learn a key in two minutes, routers change in some minutes; who waits longer reads why and is let go."""
 
@@ -77,7 +77,7 @@ async def _followed(cluster: "Cluster", name: str, request: str) -> bool:
 
 
 def progress(pool: RewardPool, request: str) -> tuple[bool, str]:
-    """Whether the rotation that was asked for is over, and how far it is in words."""
+    """Return whether the requested rotation is over, and its progress in words."""
     rotation = pool.status.auth.rotation
     if rotation is None or rotation.request != request:
         return False, "the operator has not begun yet"

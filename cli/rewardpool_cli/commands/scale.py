@@ -51,7 +51,7 @@ async def _scale_in_cluster(target: Target, replicas: int, *, waits: bool) -> bo
 
 
 def refuse(pool: RewardPool, replicas: int) -> None:
-    """Tell why the number would not hold.
+    """Refuse a number that would not hold.
 
     Raises:
         RefusedError: something else decides the number.

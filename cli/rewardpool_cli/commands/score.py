@@ -101,7 +101,7 @@ def score(
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What to score."""
+    """Sample to score."""
 
     text: str
     ground_truth: str
@@ -165,7 +165,7 @@ def ask_about(
         `pool`, `url`, `seconds`, `score`, and `info` where the pool says more than its score.
 
     Raises:
-        RewardPoolError: There is no pool, or no score; the text says why.
+        RewardPoolError: Pool not found, or no score; the text says why.
     """
     prompt, response = conversation
     fields = {"ground_truth": question.ground_truth, "data_source": question.data_source}

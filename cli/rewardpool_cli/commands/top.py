@@ -30,7 +30,7 @@ MAX_MEASURED = 20
 METRICS_SECONDS = 1.0
 """For the metrics of a router on this machine, which are in its memory."""
 EMPTY_LINES = 4
-"""Of the screen that are not rows: titles and the line below."""
+"""Lines of the screen that are not rows: titles and the line below."""
 
 
 def top(
@@ -71,7 +71,7 @@ class Row:
 
 
 def row_of(pool: RewardPool, samples_per_second: float | None) -> Row:
-    """What a pool's status says."""
+    """Return the row of a pool's status."""
     status = pool.status
     return Row(
         pool=pool.key,

@@ -34,7 +34,7 @@ MOST_TEXTS: Final = 100_000
 SHOWN: Final = 10
 """Texts in the table; --json has all."""
 LINE_SECONDS: Final = 10.0
-"""Between two lines of progress, where there is no terminal."""
+"""Seconds between two lines of progress, without a terminal."""
 OWN_TEXTS: Final = (
     "ok",
     "The sky is blue.",
@@ -163,7 +163,7 @@ def _verify_determinism(
 
 
 def certificate_screen(certificate: Certificate, *, pool: str, allowed: str) -> RenderableType:
-    """What came out, as a person reads it."""
+    """Return the certificate as people read it."""
     summary = "holds" if certificate.holds else "does not hold"
     lines = [
         Text.assemble(f"{pool} against itself: ", (summary, "green" if certificate.holds else "red")),
@@ -208,7 +208,7 @@ async def _in_cluster(target: Target) -> RewardPool:
 
 
 def screen(comparison: Comparison, *, pool: str, reference: str, allowed: str) -> RenderableType:
-    """What came out, as a person reads it."""
+    """Return the result as people read it."""
     holds = comparison.holds
     off = sum(not item.holds for item in comparison.items)
     summary = "holds" if holds else f"does not hold: {off} of {len(comparison.items)} texts are off"
@@ -224,7 +224,7 @@ def screen(comparison: Comparison, *, pool: str, reference: str, allowed: str) -
 
 
 def histogram(comparison: Comparison) -> Table:
-    """How many texts differ by how much."""
+    """Return a table of how many texts differ by how much."""
     made = Table(box=None, pad_edge=False, header_style="dim", show_header=True)
     made.add_column("difference", no_wrap=True)
     made.add_column("texts", justify="right")
@@ -296,7 +296,7 @@ def _golden_set(path: Path) -> GoldenSet:
 
 
 def _tolerance(pool: RewardPool, max_abs_diff: float | None) -> tuple[Tolerance, str | None]:
-    """What may differ, and the number format that it follows from."""
+    """Return the tolerance, and the number format that it follows from."""
     dtype = served_dtype(pool.spec.engine.dtype, of_checkpoint=_dtype_of_checkpoint(pool), engine=pool.spec.engine.name)
     if dtype is None and max_abs_diff is None:
         raise RefusedError(
@@ -343,10 +343,10 @@ async def _compared(
 async def live_scores(
     pool: str, texts: Sequence[str], on_progress: OnProgress, *, adapter: str | None = None
 ) -> list[float | str]:
-    """What a pool, or one of its adapters, gives each text, as a trainer gets it, or why it gives none.
+    """Return the scores of a pool, or of one of its adapters, as a trainer gets them, with the error for a missing one.
 
     Raises:
-        RewardPoolError: there is no such pool, or it cannot be used.
+        RewardPoolError: pool not found, or it cannot be used.
     """
     config = RewardConfig(pool=pool, adapter=adapter, on_failure="skip")
     found: list[float | str] = ["no outcome"] * len(texts)

@@ -1,4 +1,4 @@
-"""What the API server says: whether it answers, has RewardPools as this client knows them, and what the user may do.
+"""Checks of the API server: its answers, RewardPools as this client knows them, and the user's rights.
 
 Everything asked takes no more rights than every user has: the versions and schemas that an API server publishes, and
 reviews of one's own rights.
@@ -22,11 +22,11 @@ from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_kube.resources import Resource
 
 CALL_SECONDS: Final = 5.0
-"""Of each call; all are made side by side."""
+"""Seconds of each call; all are made side by side."""
 LEAST_MINOR: Final = 30
-"""Of Kubernetes 1.x: what the chart needs, too."""
+"""Minor version of Kubernetes 1.x that the chart needs, too."""
 RIGHTS: Final = {"get": True, "list": True, "create": False}
-"""What is asked of rewardpools, and whether pools cannot be used without it: who trains makes none."""
+"""Rights on rewardpools, and whether pools cannot be used without it: who trains makes none."""
 MOST_NAMED: Final = 3
 """Fields that are named of those that a schema lacks."""
 
@@ -42,19 +42,19 @@ class Unknown:
 
     why: str
     answered: bool = True
-    """Whether the API server said it, and not its silence."""
+    """True if the API server said it, rather than its silence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What the API server said."""
+    """Answers of the API server."""
 
     version: str | Unknown
     """As in v1.34.4."""
     served: Sequence[str] | Unknown
     """Versions of RewardPools; none where it knows no RewardPools."""
     fields: frozenset[str] | Unknown
-    """Of a pool in this client's version, by path."""
+    """Fields of a pool in this client's version, by path."""
     rights: Mapping[str, bool | Unknown]
     """Verb → whether the user has it on rewardpools."""
 
@@ -90,7 +90,7 @@ async def _ask(cluster: Cluster) -> Seen:
 
 
 async def _answered(call: Awaitable[Any]) -> Any:
-    """What was answered, or why nothing was."""
+    """Return the answer, or the reason for a missing one."""
     try:
         async with asyncio.timeout(CALL_SECONDS):
             return await call

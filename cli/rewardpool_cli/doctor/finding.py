@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["ok", "warning", "missing", "failed"]
-"""`warning`: it works, and something may go wrong. `failed`: it is there and does not work, or nobody knows."""
+"""`warning`: it works, and something may go wrong. `failed`: it is there and does not work, or that is unknown."""
 Place = Literal["machine", "cluster"]
-"""Where pools run that use it."""
+"""Place where pools run that use it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one check found.
+    """Result of one check.
 
     Raises:
-        ValueError: something is not ok, and there is no remedy.
+        ValueError: something is not ok, and has no remedy.
     """
 
     place: Place
@@ -24,7 +24,7 @@ class Finding:
     found: str
     remedy: str = ""
     essential: bool = False
-    """Whether no pool of that place can be used without it."""
+    """True if no pool of that place can be used without it."""
 
     def __post_init__(self) -> None:
         if self.state != "ok" and not self.remedy:

@@ -1,4 +1,4 @@
-"""What `rewardpool up` would find on this machine."""
+"""Checks of this machine for `rewardpool up`."""
 
 import json
 import resource
@@ -157,7 +157,7 @@ def open_files_line(soft: int, hard: int) -> Finding:
 
 
 def sandbox_line(reached: Sequence[str], landlock: int) -> Finding:
-    """What code in a sandbox reaches here.
+    """Return what code in a sandbox reaches here.
 
     Args:
         reached: what it tried and should not reach.

@@ -11,11 +11,11 @@ from rewardpool_cli.doctor.finding import Finding, Place
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """Something to look at."""
+    """Something to check."""
 
     place: Place
     name: str
-    """Of the line that says that it failed or hangs."""
+    """Name in the line that reports a failed or hanging check."""
     look: Callable[[], Sequence[Finding]]
     seconds: float
     """Until it is given up. A check that starts programs or asks servers ends these earlier itself."""
@@ -23,7 +23,7 @@ class Check:
 
 
 def examine(checks: Sequence[Check]) -> list[Finding]:
-    """What all of them find, in their order; takes as long as the slowest, and no longer than its deadline."""
+    """Return the findings of all checks, in order; takes as long as the slowest, and no longer than its deadline."""
     began = monotonic()
     running = [(check, _started(check)) for check in checks]
     findings: list[Finding] = []

@@ -1,7 +1,7 @@
 """Why a pool is not ready, or has the size it has, and what to do next: in words.
 
 `explain` is a function of what was read: the pool, its pods and Deployments, and the warnings about them. The
-operator's conditions say that something is wrong; this looks closer, since somebody is there to read all of it.
+operator's conditions say that something is wrong; this reads more, for a person who wants all of it.
 """
 
 from rewardpool_api import names

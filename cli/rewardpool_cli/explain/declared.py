@@ -1,4 +1,4 @@
-"""What the pool object itself says: what was asked of it, what was refused, and where a rollout stands."""
+"""Explanations from the pool object itself: its spec, refusals, and the state of a rollout."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation
 from rewardpool_cli.explain.pods import cause_of, meaning_of
 
 SEEN_WITHIN_SECONDS: Final = 15
-"""An operator that runs has looked at a new pool by then."""
+"""Seconds in which a running operator has seen a new pool."""
 
 _ROLLOUT_REASONS: Final = frozenset(
     {
@@ -20,7 +20,7 @@ _ROLLOUT_REASONS: Final = frozenset(
         ConditionReason.DEADLINE_EXCEEDED,
     }
 )
-"""Told by `rollout_explanations`."""
+"""Explained by `rollout_explanations`."""
 
 _LOCAL_REASONS: Final = frozenset(
     {
@@ -33,7 +33,7 @@ _LOCAL_REASONS: Final = frozenset(
 
 
 def spec_explanations(evidence: Evidence) -> list[Explanation]:
-    """What was asked of the pool that keeps it from serving, and whether anybody heard it."""
+    """Return the parts of the spec that keep the pool from serving, and whether an operator has seen it."""
     pool = evidence.pool
     found = []
     if pool.metadata.deletion_timestamp is not None:
@@ -99,7 +99,7 @@ _FAILING: Final = {
 
 
 def failing_explanations(evidence: Evidence) -> list[Explanation]:
-    """What the operator cannot do for the pool, since when and why, in its own words."""
+    """Return the operator's failing steps for the pool, since when and why, in its own words."""
     degraded = evidence.pool.status.condition("Degraded")
     if degraded is None or degraded.status != "True" or degraded.reason not in _FAILING:
         return []
@@ -110,7 +110,7 @@ def failing_explanations(evidence: Evidence) -> list[Explanation]:
 
 
 def refused_explanations(evidence: Evidence) -> list[Explanation]:
-    """What Kubernetes refused of the objects that the pool owns."""
+    """Return the refusals of objects that the pool owns."""
     degraded = evidence.pool.status.condition("Degraded")
     if degraded is not None and degraded.status == "True" and degraded.reason == ConditionReason.APPLY_FAILED:
         return [
@@ -147,7 +147,7 @@ def _no_pods(evidence: Evidence, deployment: str, message: str) -> Explanation:
 
 
 def _about_resources(message: str, *, is_router: bool) -> str:
-    """What to write where, about pods that a quota or limit range refuses in these words."""
+    """Return the remedy for pods that a quota or limit range refuses in these words."""
     part = names.COMPONENT_ROUTER if is_router else names.COMPONENT_WORKER
     field = "the resources of the container router in spec.router.podTemplate" if is_router else "spec.worker.resources"
     if "must specify" in message:
@@ -157,7 +157,7 @@ def _about_resources(message: str, *, is_router: bool) -> str:
 
 
 def rollout_explanations(evidence: Evidence) -> list[Explanation]:
-    """Where a rollout stands that does not simply go on."""
+    """Return the state of a rollout that does not simply go on."""
     spec, rollout = evidence.pool.spec, evidence.pool.status.rollout
     progressing = evidence.pool.status.condition("Progressing")
     found = []
@@ -232,7 +232,8 @@ def _failed(evidence: Evidence, rollout: RolloutStatus, failed: FailedRollout) -
 
 
 def condition_explanations(evidence: Evidence, *, has_problem: bool, has_any: bool) -> list[Explanation]:
-    """What the conditions say that nothing else explained: all there is on one machine, or without the right to look.
+    """Return the conditions that nothing else explained: all there is on one machine, or without the right to read
+    more.
 
     Args:
         evidence: what was read.

@@ -1,4 +1,4 @@
-"""What an explanation is made from, and what it is made of."""
+"""Evidence for explanations, and their parts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 """A Kubernetes object as JSON."""
 
 Kind = Literal["problem", "waiting", "note"]
-"""Somebody has to act; time will tell; for information."""
+"""A person has to act; it may pass; for information."""
 
 
 class Cause(StrEnum):
@@ -80,14 +80,14 @@ class Explanation:
     what: str
     """A sentence."""
     said: str = ""
-    """What Kubernetes, the engine or the operator said of it, word for word."""
+    """Words of Kubernetes, the engine or the operator, unchanged."""
     next: tuple[str, ...] = ()
-    """What to do, best first; a command where there is one."""
+    """Next steps, best first; a command where there is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What was read about one pool at `now`."""
+    """Objects and figures of one pool at `now`."""
 
     now: datetime
     """Timezone-aware."""
@@ -97,11 +97,11 @@ class Evidence:
     warnings: Mapping[str, str] = field(default_factory=dict)
     """Name of a pod -> its newest warning event."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """What could not be read, such as `pods` -> why."""
+    """Kinds that could not be read, such as `pods` -> why."""
     is_local: bool = False
     """A pool on one machine: processes and no pods."""
     program: str = "rewardpool"
-    """How the user calls the command line, for commands to copy."""
+    """Name by which the user calls the command line, for commands to copy."""
 
     def pods_of(self, component: str) -> tuple[Object, ...]:
         """The pods of one component that run or shall run."""

@@ -49,7 +49,7 @@ _MISSING: Final = (
     ),
     (re.compile(r"hostPath type check failed: (\S+)"), Cause.MISSING_PATH),
 )
-"""The kubelet's words for what a pod needs and nobody made."""
+"""The kubelet's words for missing objects that a pod needs."""
 _INSUFFICIENT: Final = re.compile(r"Insufficient ([^\s,.]+(?:\.[^\s,.]+)*(?:/[^\s,.]+)?)")
 
 
@@ -57,7 +57,7 @@ _MEANINGS: Final = {member.value: member.meaning for member in ConditionReason}
 
 
 def meaning_of(reason: str) -> str:
-    """What a reason means; one that is passed on from Kubernetes is said by its message."""
+    """Return the meaning of a reason; one that is passed on from Kubernetes is explained by its message."""
     return _MEANINGS.get(reason, "a worker or router does not start")
 
 
@@ -68,11 +68,11 @@ class PodProblem:
     cause: Cause
     said: str = ""
     name: str = ""
-    """Of the object that is missing, or of the reason for which a download fails."""
+    """Name of the missing object, or of the reason for which a download fails."""
 
 
 def pod_explanations(evidence: Evidence, component: str) -> list[Explanation]:
-    """What keeps the pods of one component from serving."""
+    """Return the failures of one component's pods."""
     pods = evidence.pods_of(component)
     together: dict[tuple[Cause, str], list[tuple[Object, PodProblem]]] = defaultdict(list)
     for pod in pods:
@@ -107,7 +107,7 @@ def problem_of(pod: Object, *, warning: str | None) -> PodProblem | None:
 
 
 def _statuses(pod: Object) -> list[Object]:
-    """Of the containers that have not done their part yet: what initialises comes first."""
+    """Return the statuses of containers that have not done their part yet: those that initialise come first."""
     status = pod.get("status", {})
     pending = [
         found
@@ -161,7 +161,7 @@ def _no_score(evidence: Evidence) -> str:
 
 
 def _words(evidence: Evidence, problem: PodProblem, pods: list[Object], *, one: bool) -> str:
-    """What is the matter with the pods, as the rest of a sentence."""
+    """Return the failure of the pods, as the rest of a sentence."""
     does, is_, waits = ("does", "is", "waits") if one else ("do", "are", "wait")
     if problem.cause is Cause.STARTING:
         oldest = max(_age_seconds(evidence, pod) for pod in pods)

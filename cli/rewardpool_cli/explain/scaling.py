@@ -1,4 +1,4 @@
-"""Why a pool has the size it has: what was asked for, what kept it from being that, and what would change it."""
+"""Explanation of a pool's size: the wanted one, its limits, and what would change it."""
 
 from datetime import timedelta
 from typing import Final
@@ -14,7 +14,7 @@ MOST_REPLICAS: Final = 10_000
 
 
 def scaling_explanations(evidence: Evidence) -> list[Explanation]:
-    """Why the wanted number of replicas is what it is; nothing for a pool that is suspended or was never looked at."""
+    """Return why the wanted number of replicas is what it is; empty for a pool that is suspended or never seen."""
     scaling, spec = evidence.pool.status.scaling, evidence.pool.spec.autoscaling
     if scaling is None or evidence.pool.spec.suspend:
         return []
@@ -146,7 +146,7 @@ def _at_most(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) 
 
 
 def _all_there_may_be(spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
-    """No more are asked for now: the window or a step holds what was, or maxReplicas has just been raised."""
+    """Return the note that no more are wanted now: the window or a step holds, or maxReplicas was raised."""
     return Explanation(
         cause=Cause.SIZE,
         kind="note",

@@ -18,14 +18,14 @@ STEPS: Final = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 """By dtype: the distance between two neighbouring numbers from 1 to 2. From 8 to 16 it is eight times that."""
 STEPS_ALLOWED: Final = 4
 FLOAT32_ALLOWED: Final = 1e-4
-"""Of a score from 1 to 2; the sums of a model in float32 come out differently by far less."""
+"""For a score from 1 to 2; the sums of a model in float32 come out differently by far less."""
 DECADES: Final = range(-7, 1)
 """Powers of ten at which the histogram's bins begin; below the first lies one more, and the last has no end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """How far a score may be from the expected one."""
+    """Largest difference of a score from the expected one."""
 
     dtype: str = "float32"
     max_abs_diff: float | None = None
@@ -55,12 +55,12 @@ class Compared:
 
     @property
     def difference(self) -> float:
-        """Absolute, in units of the score; infinite where there is no score."""
+        """Absolute, in units of the score; infinite without a score."""
         return math.inf if self.score is None else abs(self.score - self.expected)
 
     @property
     def holds(self) -> bool:
-        """Whether the score is as expected."""
+        """True if the score is as expected."""
         return self.difference <= self.allowed
 
 
@@ -81,7 +81,7 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Whether every text has the expected score."""
+        """True if every text has the expected score."""
         return all(item.holds for item in self.items)
 
     @property
@@ -102,7 +102,7 @@ class Comparison:
 
     @property
     def histogram(self) -> tuple[Bin, ...]:
-        """How many texts differ by how much, in powers of ten; texts without a score are in none."""
+        """Number of texts by their difference, in powers of ten; texts without a score are in none."""
         edges = [0.0, *(10.0**power for power in DECADES), math.inf]
         counts = [0] * (len(edges) - 1)
         for item in self.items:
@@ -119,7 +119,7 @@ class Comparison:
 
     @property
     def rank_flips(self) -> int:
-        """Of those, the pairs that the pool puts into the other order."""
+        """Pairs that the pool puts into the other order."""
         flips = 0
         seen: list[float] = []
         for _, score in sorted((item.expected, item.score) for item in self.items if item.score is not None):
@@ -176,7 +176,7 @@ def compare(
 
 
 def served_dtype(requested: str, *, of_checkpoint: str | None, engine: str) -> str | None:
-    """The number format that a pool's weights are in; None where that cannot be told.
+    """Return the number format of a pool's weights; None where that is unknown.
 
     Args:
         requested: `spec.engine.dtype`.

@@ -18,21 +18,21 @@ PASSED_VARIABLES: Final = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "HF_ENDPOINT", "HF_HUB_OFFLINE"),
 )
-"""What the process that loads the model has of the caller's environment."""
+"""Variables of the caller's environment for the process that loads the model."""
 
 
 class NoReferenceError(Exception):
-    """There are no scores to compare with; the text says why and what to do."""
+    """The scores to compare with are missing; the text says why and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What the caller says about the process that loads the model; nothing here is from the pool."""
+    """Settings of the process that loads the model; nothing here is from the pool."""
 
     device: str
     """As torch calls it; the weights, four bytes each, need room there."""
     trust_remote_code: bool
-    """Whether the checkpoint's own code may run on this machine."""
+    """True if the checkpoint's own code may run on this machine."""
 
 
 def checkpoint_of(pool: RewardPool) -> str:

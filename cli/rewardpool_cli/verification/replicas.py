@@ -47,7 +47,7 @@ MOST_REPLICAS: Final = 64
 MOST_WORDS: Final = 500
 """Characters of why a replica gives no numbers."""
 TOP_K: Final = 8
-"""Most likely tokens of each position that a teacher is asked for."""
+"""Most likely tokens of each position that are requested from a teacher."""
 
 Progress = Callable[[str, int], AbstractContextManager[OnProgress]]
 """Shows how much of a total is done, by the name of whom it is asked."""
@@ -63,10 +63,10 @@ class Replica:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """How a pool's workers are asked."""
+    """Questions to a pool's workers."""
 
     fields: Mapping[str, str]
-    """Of each request: what is to score."""
+    """Fields of each request: what is to score."""
     key: str | None
     top_k: int | None
     """Of a teacher; None of a model that scores."""
@@ -77,7 +77,7 @@ class Asked:
 async def certified(
     name: str, adapter: str | None, texts: Sequence[str] | None, tolerance: Tolerance, *, progress: Progress
 ) -> Certificate:
-    """Measure whether a live pool's numbers depend on how they are asked for.
+    """Measure whether a live pool's numbers depend on how they are requested.
 
     Args:
         name: `namespace/name` of a pool of a reward model or teacher.
@@ -87,7 +87,7 @@ async def certified(
         progress: Shows how many requests are over.
 
     Raises:
-        RewardPoolError: There is no such pool, or it cannot be used.
+        RewardPoolError: Pool not found, or it cannot be used.
         CommandError: Its replicas are not to be found.
     """
     endpoint = await find_pool(RewardConfig(pool=name, adapter=adapter))
