@@ -55,6 +55,7 @@ def test_only_what_pools_there_need_and_have_not_is_broken(given: dict[str, Any]
 
 def test_what_code_in_a_sandbox_reaches_is_named() -> None:
     assert machine.sandbox_line([], 7).found.startswith("Landlock 7 and seccomp; tried and refused: a file, writing, ")
+    assert machine.sandbox_line([], 0).found.startswith("user and mount namespaces and seccomp; tried and refused: ")
     line = machine.sandbox_line(["a socket"], 7)
     assert (line.state, line.found) == ("failed", "code that a policy wrote reaches a socket")
 

@@ -27,7 +27,7 @@ from rewardpool_local.gpus import find as find_gpus
 from rewardpool_local.process import marked
 from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_runtime.guard.attempts import OF_POLICY_CODE
-from rewardpool_runtime.guard.kernel import landlock_version
+from rewardpool_runtime.guard.kernel import LEAST_LANDLOCK, landlock_version
 from rewardpool_runtime.listeners import HOST, HeldPort
 from rewardpool_runtime.state_files import state_dir
 from rewardpool_worker.engines.engine import engine_for
@@ -167,7 +167,8 @@ def sandbox_line(reached: Sequence[str], landlock: int) -> Finding:
         found = f"code that a policy wrote reaches {', '.join(reached)}"
         return _line("sandbox", "failed", found, "run no such code here, and report the kernel with this line")
     tried = ", ".join(OF_POLICY_CODE)
-    return _line("sandbox", "ok", f"Landlock {landlock} and seccomp; tried and refused: {tried}")
+    guard = f"Landlock {landlock}" if landlock >= LEAST_LANDLOCK else "user and mount namespaces"
+    return _line("sandbox", "ok", f"{guard} and seccomp; tried and refused: {tried}")
 
 
 def _limit(number: int) -> str:

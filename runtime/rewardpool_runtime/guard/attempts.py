@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from rewardpool_runtime.guard import function, kernel, policy_code
+from rewardpool_runtime.guard import function, policy_code
 from rewardpool_runtime.guard.function import Boundary
 
 OF_POLICY_CODE: Final = {
@@ -55,7 +55,7 @@ def reached(boundary: Boundary, *, server: int) -> list[str]:
     parent = os.getpid()
     with _folder() as folder:
         found += _tried_in_a_process(lambda: _reached_by_policy_code(folder, parent), "code in a sandbox")
-    lacks = kernel.missing()
+    lacks = policy_code.missing()
     return [f"this machine lacks {lacks}", *found] if found and lacks is not None else found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from rewardpool_runtime.guard import kernel, syscalls
+from rewardpool_runtime.guard import kernel, syscalls, view
 
 _LEFT_ALONE: Final = kernel.EXECUTE | kernel.READ_DIR | kernel.IOCTL_DEVICE
 """Rights that tell nothing of what a file has in it: names of files are no secret."""
@@ -22,6 +22,8 @@ _KEPT_CAPABILITIES: Final = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 
 
 TRAP: by CAP_PERFMON, /proc shows another process's environment in spite of Landlock.
 """
+_SETFCAP: Final = 1 << 31
+"""Without it root is not root in a user namespace of its own, which each call and each policy's program then has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,15 +57,17 @@ def enter(boundary: Boundary) -> None:
 
     What the machine lacks is left out: `attempts` finds what that leaves open.
     """
-    if kernel.landlock_version() >= kernel.LEAST_LANDLOCK:
+    if _has_landlock():
         rights = kernel.file_rights() & ~_LEFT_ALONE
         with contextlib.suppress(kernel.GuardError), kernel.Ruleset(files=rights, scopes=kernel.SCOPE_SIGNALS) as rules:
             for path in _beside(boundary.hidden, boundary.shown):
                 with contextlib.suppress(OSError):  # it is gone by now, or not on a file system
                     rules.allow(path, rights)
             rules.restrict_self()
-    with contextlib.suppress(kernel.GuardError):
-        kernel.keep_capabilities(_KEPT_CAPABILITIES)
+    elif boundary.hidden:
+        with contextlib.suppress(kernel.GuardError):
+            view.hide(os.path.realpath(boundary.hidden), _shown(boundary.hidden, boundary.shown))
+    _keep_capabilities()
     if not boundary.network and platform.machine() in syscalls.MACHINES:
         with contextlib.suppress(kernel.GuardError):
             kernel.filter_calls(syscalls.filter_without_network(platform.machine()))
@@ -71,7 +75,7 @@ def enter(boundary: Boundary) -> None:
 
 def part() -> None:
     """Part this process from those that its parent forks beside it: it reads and signals none of them any more."""
-    if kernel.landlock_version() >= kernel.LEAST_LANDLOCK:
+    if _has_landlock():
         # A ruleset handles at least something; whatever it handles, moves between folders are refused unless allowed.
         with (
             contextlib.suppress(kernel.GuardError),
@@ -79,6 +83,21 @@ def part() -> None:
         ):
             rules.allow("/", kernel.REFER)
             rules.restrict_self()
+    else:
+        with contextlib.suppress(kernel.GuardError):
+            view.part()
+        _keep_capabilities()
+
+
+def _keep_capabilities() -> None:
+    """Keep some of root's. Who has none outside gets all of them in a user namespace, and keeps none there."""
+    kept = _KEPT_CAPABILITIES if _has_landlock() else _KEPT_CAPABILITIES | _SETFCAP
+    with contextlib.suppress(kernel.GuardError):
+        kernel.keep_capabilities(kept if os.geteuid() == 0 else 0)
+
+
+def _has_landlock() -> bool:
+    return kernel.landlock_version() >= kernel.LEAST_LANDLOCK
 
 
 def _beside(hidden: str, shown: Sequence[str]) -> Iterator[str]:
@@ -95,7 +114,13 @@ def _beside(hidden: str, shown: Sequence[str]) -> Iterator[str]:
             if other != name and not os.path.islink(path := os.path.join(above, other)):
                 yield path
         above = os.path.join(above, name)
-    yield from (path for path in map(os.path.realpath, shown) if path != hidden and path.startswith(f"{hidden}/"))
+    yield from _shown(hidden, shown)
+
+
+def _shown(hidden: str, shown: Sequence[str]) -> list[str]:
+    """Return the real paths of what is shown, as far as it is beneath the folder."""
+    beneath = f"{os.path.realpath(hidden)}/"
+    return [path for path in map(os.path.realpath, shown) if path.startswith(beneath)]
 
 
 def _entries(folder: str) -> list[str]:

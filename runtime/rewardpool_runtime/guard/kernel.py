@@ -5,13 +5,9 @@ https://docs.kernel.org/userspace-api/landlock.html, https://docs.kernel.org/use
 
 import ctypes
 import os
-import platform
 import struct
-import sys
 from types import TracebackType
 from typing import Final, Self
-
-from rewardpool_runtime.guard import syscalls
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _GET_VERSION: Final = 1
@@ -39,17 +35,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class GuardError(OSError):
     """The kernel refused a part of the guard; the message names it."""
-
-
-def missing() -> str | None:
-    """Return what this machine lacks for the guard, in words; None where it has all."""
-    if sys.platform != "linux":
-        return f"Linux (this is {sys.platform})"
-    if (machine := platform.machine()) not in syscalls.MACHINES:
-        return f"a filter of system calls for {machine} (there is one for {' and '.join(syscalls.MACHINES)})"
-    if landlock_version() < LEAST_LANDLOCK:
-        return f"Landlock in this kernel, version {LEAST_LANDLOCK} (Linux 6.2 or newer, with landlock among its LSMs)"
-    return None
 
 
 def landlock_version() -> int:

@@ -1,7 +1,7 @@
 """What a process gives up before it runs code that a policy wrote: files, network, other processes, resources.
 
 Landlock and seccomp together; neither alone shuts everything: without Landlock, files and /proc stay open; without
-seccomp, UDP, Unix sockets and other processes' limits.
+seccomp, UDP, Unix sockets and other processes' limits. Where there is no Landlock, a file system of its own does.
 """
 
 import os
@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from rewardpool_runtime.guard import kernel, syscalls
+from rewardpool_runtime.guard import kernel, syscalls, view
 from rewardpool_runtime.guard.kernel import GuardError
 
 SHARED_LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
@@ -44,6 +44,20 @@ class Limits:
         return cls(cpu_seconds=float(value["cpu_seconds"]), memory_bytes=int(value["memory_bytes"]))
 
 
+def missing() -> str | None:
+    """Return what this machine lacks for the guard, in words; None where it has all."""
+    if sys.platform != "linux":
+        return f"Linux (this is {sys.platform})"
+    if (machine := platform.machine()) not in syscalls.MACHINES:
+        return f"a filter of system calls for {machine} (there is one for {' and '.join(syscalls.MACHINES)})"
+    if kernel.landlock_version() < kernel.LEAST_LANDLOCK and not view.is_possible():
+        return (
+            f"Landlock in this kernel, version {kernel.LEAST_LANDLOCK} (Linux 6.2 or newer, with landlock among its"
+            " LSMs), and the right to make user and mount namespaces, which would do in its place"
+        )
+    return None
+
+
 @cache
 def readable_folders() -> list[str]:
     """Return the folders and files of Python, of installed packages and of shared libraries.
@@ -68,18 +82,26 @@ def restrict(limits: Limits, *, parent: int, also_readable: Iterable[str] = ()) 
         GuardError: The kernel refused a part; nothing may be run then.
         SystemExit: The parent has ended.
     """
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    readable = [*readable_folders(), *also_readable]
+    has_landlock = kernel.landlock_version() >= kernel.LEAST_LANDLOCK
+    if not has_landlock:
+        here = os.getcwd()
+        view.show_only(readable, WRITABLE)
+        os.chdir(here)
+    # After the namespaces, whose making takes back the signal and the end of dumps.
     kernel.set_option("the signal at its parent's end", kernel.SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before that, and no signal comes
         raise SystemExit("the parent process has ended")
     kernel.set_option("no dumps", kernel.SET_DUMPABLE, 0)
-    _limit(limits)
-    _restrict_files(also_readable)
+    _limit(limits, mapped)
+    if has_landlock:
+        _restrict_files(readable)
     kernel.keep_capabilities()
     kernel.filter_calls(syscalls.filter_for(os.getpid(), platform.machine()))
 
 
-def _limit(limits: Limits) -> None:
-    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+def _limit(limits: Limits, mapped: int) -> None:
     seconds = int(limits.cpu_seconds * 1.25) + 1
     own = resource.getrlimit(resource.RLIMIT_AS)[1]
     if own != resource.RLIM_INFINITY and own < mapped + limits.memory_bytes:
@@ -100,8 +122,8 @@ def _limit(limits: Limits) -> None:
         resource.setrlimit(kind, values)
 
 
-def _restrict_files(also_readable: Iterable[str]) -> None:
-    allowed = dict.fromkeys([*readable_folders(), *also_readable], kernel.READ_FILE | kernel.READ_DIR)
+def _restrict_files(readable: Iterable[str]) -> None:
+    allowed = dict.fromkeys(readable, kernel.READ_FILE | kernel.READ_DIR)
     allowed |= dict.fromkeys(WRITABLE, kernel.READ_FILE | kernel.WRITE_FILE)
     scopes = kernel.SCOPE_ABSTRACT_SOCKETS | kernel.SCOPE_SIGNALS
     with kernel.Ruleset(files=kernel.file_rights(), tcp=kernel.TCP, scopes=scopes) as rules:

@@ -15,7 +15,7 @@ from rewardpool.errors import SandboxError, SandboxUnavailableError
 from rewardpool_runtime import frames
 from rewardpool_runtime.descriptors import open_standard_streams
 from rewardpool_runtime.frames import packed, receive
-from rewardpool_runtime.guard.kernel import missing
+from rewardpool_runtime.guard.policy_code import missing
 
 BOOT: Final = """
 import sys

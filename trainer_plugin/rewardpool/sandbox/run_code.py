@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from rewardpool.errors import SandboxUnavailableError
 from rewardpool.sandbox.runner import run
-from rewardpool_runtime.guard.kernel import missing
+from rewardpool_runtime.guard.policy_code import missing
 
 OUTPUT_KIB: Final = 512
 """Every byte may be six in JSON, and a client reads answers of up to 4 MiB."""
