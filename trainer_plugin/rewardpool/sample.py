@@ -44,7 +44,7 @@ class FunctionSample:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One thing to score: exactly one of `text`, `token_ids` and `function`.
+    """One sample to score: exactly one of `text`, `token_ids` and `function`.
 
     Attributes:
         text: Without special tokens: the server adds those of its tokenizer. A conversation in a chat template that

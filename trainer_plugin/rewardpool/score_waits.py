@@ -25,7 +25,7 @@ Part = Literal["queueing", "serving", "retries", "cold_starts"]
 """
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 MOST_ANSWERS: Final = 256
-"""By which workers' readiness is known."""
+"""Answers by which workers' readiness is known."""
 MOST_SPANS: Final = 20_000
 """Most spans of a step; of more, a random choice is kept."""
 
@@ -107,14 +107,14 @@ def score_wait(waits: Sequence[Wait], spans: Sequence[Span], *, begin: float, en
 
 
 class Readiness:
-    """When the workers of a pool became ready, as far as their answers say."""
+    """Times at which the workers of a pool became ready, as far as their answers say."""
 
     def __init__(self) -> None:
         self._answers: deque[tuple[float, float]] = deque(maxlen=MOST_ANSWERS)
         """When some came, and from when on their workers were ready; none has a later one from an earlier moment on."""
 
     def answered(self, at: float, ready: float, *, since: float) -> float:
-        """Take in an answer of a worker, and return when the first worker was ready, or later.
+        """Record an answer of a worker, and return when the first worker was ready, or later.
 
         It is later where a worker from before has answered nothing since, as one that is slow.
 
@@ -161,7 +161,7 @@ class ScoreWaits:
             wait.end = self._clock()
 
     def spent(self, part: Part, begin: float, end: float, *, samples: int = 1) -> None:
-        """Take in what samples were at, when that has ended."""
+        """Record what samples were at, when that has ended."""
         if end <= self._since or end <= begin:
             return
         if self._kept < 1.0 and random.random() >= self._kept:  # noqa: S311 - no secret

@@ -160,7 +160,7 @@ def _response_ids(sample: SlimeSample) -> list[int] | None:
 
 
 def _unreadable(sample: SlimeSample) -> str | None:
-    """Why a model cannot be shown a sample; None where it can."""
+    """Return why a model cannot be shown a sample; None where it can."""
     # Tokens that are masked from the first one on are the policy's too: an earlier one's, in a partial rollout.
     if any(own and not after for own, after in itertools.pairwise(getattr(sample, "loss_mask", None) or ())):
         return (

@@ -153,7 +153,7 @@ def groups_in(
 
 
 class Columns:
-    """Which columns of the data set are what; see `reward`."""
+    """Columns of the data set by their use; see `reward`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""From a sample to its score, whatever happens on the way.
+"""The way from a sample to its score.
 
 pool        what a trainer holds: score, judge, stream, report
 blocking    the same for code that is not async, on the event loop of `loop_thread`

@@ -8,18 +8,18 @@ from functools import lru_cache
 from aiohappyeyeballs import AddrInfoType
 
 RESOLVE_SECONDS = 10.0
-"""That the addresses of a name are good for."""
+"""Seconds for which the addresses of a name are valid."""
 
 
 class Addresses:
-    """Those that were found lately."""
+    """Recently resolved addresses."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._known: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddrInfoType]]]] = {}
 
     async def of(self, host: str, port: int) -> list[AddrInfoType]:
-        """In an order that begins with another one each time, so that connections spread. Raises OSError."""
+        """Return the addresses, beginning with another one each time, so that connections spread. Raises OSError."""
         if numeric := _numeric(host, port):
             return list(numeric)
         now = self._clock()
@@ -32,7 +32,7 @@ class Addresses:
         return list(found)
 
     def forget(self, host: str, port: int) -> None:
-        """Look up again: none of the addresses answered."""
+        """Forget the addresses of a name, none of which answered."""
         self._known.pop((host, port), None)
 
 

@@ -1,4 +1,4 @@
-"""From a HTTP answer to a score, to the sample's error, or to a failure that another attempt may repair. Pure.
+"""Reading of HTTP answers: a score, the sample's error, or a failure that another attempt may repair. Pure.
 
 The contract answers a caller's mistake with status 200 and an `error` object. A raw 400 is understood too, because an
 SGLang worker says that way that a sample is too long.
@@ -52,7 +52,7 @@ _TOO_LONG = (
 
 
 class Score(NamedTuple):
-    """One sample's score, and whose it is."""
+    """Score of one sample, and its signature."""
 
     value: float
     """A `DetailedScore` where the worker gave more than it."""

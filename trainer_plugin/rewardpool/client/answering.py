@@ -1,4 +1,4 @@
-"""Which revision of a pool's workers may answer, and who did, for all that is asked within a block.
+"""Revisions of a pool's workers that may answer within a block, and those that did.
 
 A reward asks its pools in many ways: scorers, judges, comparisons. Their requests are pinned to a revision, and the
 revisions that answered are noted, without a parameter in each of them.

@@ -1,4 +1,4 @@
-"""One attempt of a request: the exchange that the connection calls, which hands on what came to its request."""
+"""One attempt of a request: the exchange that the connection calls, which passes the answer on to its request."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -19,12 +19,12 @@ def loop_time() -> float:
 
 
 class Attempt(Exchange):
-    """One that is on its way to the pool."""
+    """One attempt that is on its way to the pool."""
 
     __slots__ = ("endpoint", "key", "request", "sent_at", "waited")
 
     def __init__(self, request: "ScoreRequest[Any]", endpoint: Endpoint) -> None:
-        """It is sent now; made on the running event loop."""
+        """Create an attempt, timestamped now, on the running event loop."""
         super().__init__()
         self.request = request
         self.endpoint = endpoint

@@ -34,7 +34,7 @@ from rewardpool_api.contract import SCORE_PATH, Worker
 log = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 65_536
-"""In the samples of one request."""
+"""Characters of the samples of one request."""
 
 
 def share(*, waiting: int, slots: int, most: int) -> int:
@@ -48,7 +48,7 @@ class Batcher:
     def __init__(
         self, connections: Connections, counters: Counters, *, most: int | None, now: Callable[[], float] | None = None
     ) -> None:
-        """At most `most` samples go into one request; with None, as many as turn out best."""
+        """Create a batcher of at most `most` samples in a request; with None, as many as turn out best."""
         self.connections = connections
         self.counters = counters
         self._most = most
@@ -66,7 +66,7 @@ class Batcher:
         self._send_what_fits()
 
     def leave(self, request: ScoreRequest[Any]) -> None:
-        """It has ended, and waits no more."""
+        """Remove a request that has ended."""
         self._waiting.pop(request, None)
 
     def expire_before(self, since: float) -> None:
@@ -99,7 +99,7 @@ class Batcher:
         self.batch_ended()
 
     def request_ended(self, request: ScoreRequest[Any]) -> None:
-        """One that was in flight is not any more."""
+        """Count a request that is no longer in flight."""
         self.counters.ended(request.samples)
         if not request.is_answered:
             return
@@ -114,11 +114,11 @@ class Batcher:
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class JointRequest(ScoreRequest[list[Score]]):
-    """For the scores of several texts."""
+    """Request for the scores of several texts."""
 
     texts: list[str]
     adapter: str | None
-    """That gives them, by its name in the pool; None for the model itself."""
+    """Name of the adapter in the pool; None for the model itself."""
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
         return {**endpoint.model_fields, "input": self.texts}
@@ -139,7 +139,7 @@ class Batch:
         self._requests = requests
         self._in_flight = 0
         self._together: list[ScoreRequest[Score]] = []
-        """Those that wait for the answer of `_joint`."""
+        """Requests that wait for the answer of `_joint`."""
         self._joint: JointRequest
         self._used = 0.0
         """Seconds of its deadline that the first of them had used up."""
@@ -192,7 +192,7 @@ class Batch:
         self._joint.send()
 
     def leave(self, _: ScoreRequest[Any]) -> None:
-        """One has ended: the request goes on for the others, if there are any."""
+        """Remove a request that has ended; the joint one goes on for the others, if there are any."""
         if all(request.has_ended for request in self._together):
             self._joint.cancel()
 

@@ -1,4 +1,4 @@
-"""The same pool for code that is not async: an event loop on a thread of its own.
+"""Pool for code that is not async: an event loop on a thread of its own.
 
 A trainer hands samples over as its rollouts end and goes on with its own work; the thread scores them meanwhile.
 """

@@ -32,7 +32,7 @@ NOBODY_THERE = ("unreachable", "waiting")
 """Kinds of failure after which nothing is known of what is at the address."""
 
 NOTHING_PROVEN = "before the first score nothing shows that the policy caused it, and there is no penalty"
-"""Why a failure of the policy's is unscored, for messages."""
+"""Message why a failure of the policy's is unscored."""
 
 Settled = Callable[[PoolError | None], None]
 """Called with the error that opened the breaker, or None; then `is_proven` says whether there is a penalty."""
@@ -51,16 +51,16 @@ class Breaker:
         """True once a score was received."""
 
     def begun(self, samples: int = 1) -> None:
-        """So many samples are under way, each of which may be scored."""
+        """Count samples that are under way, each of which may be scored."""
         self._under_way += samples
 
     def ended(self, samples: int = 1) -> None:
-        """So many are under way no more; to be called after `scored` or `failed`."""
+        """Count samples that have ended; to be called after `scored` or `failed`."""
         self._under_way -= samples
         self._settle_if_idle()
 
     def scored(self) -> None:
-        """Take in a score."""
+        """Count a score."""
         self._failures.clear()
         if not self.is_proven:
             self.is_proven = True

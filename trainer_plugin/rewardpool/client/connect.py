@@ -23,7 +23,7 @@ from rewardpool.client.addresses import Addresses
 from rewardpool_runtime.listeners import check_listener
 
 CONNECT_SECONDS = 5.0
-"""For one connection; and for a turn, where no other connection to that origin was made meanwhile."""
+"""Seconds for one connection; and for a turn, where no other connection to that origin was made meanwhile."""
 AT_A_TIME = 128
 """Connections to one origin that are being made. Servers keep 128 to 4,096 that they have not accepted yet."""
 NEXT_ADDRESS_SECONDS = 0.25

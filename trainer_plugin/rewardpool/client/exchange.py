@@ -35,7 +35,7 @@ class Carrier(Protocol):
 
 
 class Exchange:
-    """One request on its way to its answer; what it comes to is in `answered` and `failed`, of which one is called."""
+    """One request on its way to its answer; its result goes to `answered` or `failed`, of which one is called."""
 
     __slots__ = ("connecting", "connection", "is_over", "raw", "to")
 
@@ -45,7 +45,6 @@ class Exchange:
         self.connecting: asyncio.Task[Carrier] | None = None
         """Makes the connection for it."""
         self.connection: Carrier | None = None
-        """On which it is."""
         self.raw = b""
         self.to: Target
 
@@ -97,7 +96,7 @@ class Exchange:
             self.ends(BrokenError("the server closed it"))
 
     def ends(self, end: Answer | BaseException) -> None:
-        """Say what came of it."""
+        """Report the result."""
         if self.is_over:
             return
         self.is_over = True

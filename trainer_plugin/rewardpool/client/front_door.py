@@ -37,7 +37,7 @@ class FrontDoor(Generic[T]):
         return self._lazy.opened()
 
     def close(self) -> None:
-        """Give up what is in flight and close the connections, for good. May be called again."""
+        """Cancel what is in flight and close the connections, for good. May be called again."""
         self._lazy.close(for_good=True)
 
     def __enter__(self) -> Self:

@@ -39,14 +39,14 @@ FLOOR_SECONDS = 0.25
 MIN_KNOWN = 20
 """Answers before their times say what is usual."""
 BLIND_SECONDS = 5.0
-"""For a request that no worker has, before its usual time is known."""
+"""Seconds for a request that no worker has, before the usual time is known."""
 MOST_RECHECK_SECONDS = 15.0
 """Seconds between two checks of a request that is in work."""
 SHARE = 0.05
 """Maximum share of requests that get a second attempt, in the long run."""
 MIN_BURST = 8.0
 GROWTH = 1.5
-"""With the floor and no luck the third one is sent after 0.9 s, and the last after 5 s."""
+"""Factor from one hedge's wait to the next: with the floor the third is sent after 0.9 s, and the last after 5 s."""
 MOST_HEDGES = 7
 """Beside one request. A router may send them to the silent worker too, which soon has the fewest in flight, until it
 notices some seconds later; by then the last of these has been sent."""
@@ -100,7 +100,7 @@ class Hedging:
 
     @property
     def usual_seconds(self) -> float:
-        """In which most requests are answered; 0 where that is not known."""
+        """Seconds in which most requests are answered; 0 where unknown."""
         return self._usual or 0.0
 
     def is_straggler(self, elapsed: float) -> bool:
@@ -112,7 +112,7 @@ class Hedging:
         self._tokens -= 1
 
     def won(self, hedges: int) -> None:
-        """So many were sent beside one request, and one of them was answered first."""
+        """Count the hedges of one request, of which one was answered first."""
         self._tokens = min(self._capacity, self._tokens + hedges)
 
 
@@ -126,11 +126,10 @@ class Race(Generic[T]):
         self._request = request
         self._hedging = hedging
         self.hedges: list[Attempt] = []
-        """In flight."""
         self._sent = 0
         """Beside the attempt of now."""
         self._budgeted = 0
-        """Those of them that the budget paid."""
+        """Number of those that the budget paid."""
         self.failed_at_worker: RetryableError | None = None
         """Failure of a hedge since the present attempt was sent."""
 

@@ -32,7 +32,8 @@ from rewardpool_api.contract import InvalidResponseError
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 15.0
-"""That a connection is kept without a request. Servers and what lies between them close those that are idle longer."""
+"""Seconds for which a connection is kept without a request. Servers and what lies between them close those that are
+idle longer."""
 LIFE_SECONDS = (30.0, 90.0)
 """Shortest and longest time for which a connection is used; by chance, so that not all are opened anew at once."""
 
@@ -126,7 +127,7 @@ class HttpClient:
         self._open[connection] = self._clock() + self._uniform(*LIFE_SECONDS)
 
     def free(self, connection: "_Connection") -> None:
-        """Give one that has been answered to who waits for one, or keep it, unless it is old."""
+        """Give an answered connection to a waiting request, or keep it, unless it is old."""
         if self._clock() >= self._open[connection]:
             connection.close()
             return
@@ -246,7 +247,7 @@ class _Connection(asyncio.Protocol):
             self._answer.keep = False  # the second one to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header of the answer."""
+        """Read one header of the answer."""
         answer = self._answer
         match name.lower():
             case b"content-length" | b"transfer-encoding":
@@ -312,7 +313,7 @@ class _Incoming:
         """Bytes, headers among them."""
         self.parts: list[bytes] = []
         self.has_length = False
-        """It says itself where it ends."""
+        """True if the answer says where it ends."""
         self.retry_after: str | None = None
         self.compression = ""
         self.is_whole = False

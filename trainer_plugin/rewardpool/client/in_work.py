@@ -30,23 +30,24 @@ from rewardpool_api.names import SERIES_PLACES, SERIES_REQUEST_SECONDS
 Verdict = Literal["in_work", "lost", "silent", "unknown", "asking"]
 
 ARRIVAL_SECONDS = 0.1
-"""From sending a request until a worker lists it."""
+"""Seconds from sending a request until a worker lists it."""
 PATIENCE_SECONDS = 0.25
-"""For an answer, which takes milliseconds. Where the last one took longer, twice as long as that one."""
+"""Seconds for an answer, which takes milliseconds. Where the last one took longer, twice as long as that one."""
 MOST_PATIENCE_SECONDS = 2.0
 SILENCE_SECONDS = 4.0
 """After which an error of the router says that a worker is silent: it waits 5 s for each."""
 LEAST_AGE_SECONDS = 0.5
-"""For so long an answer is good, and for a quarter of the time that the request has taken."""
+"""Seconds for which an answer is good, besides a quarter of the time that the request has taken."""
 MOST_AGE_SECONDS = 15.0
 QUESTION_SECONDS = 10.0
-"""For a question: a router waits 5 s for each of its workers. What is not answered by then is a failed question."""
+"""Seconds for a question: a router waits 5 s for each of its workers. What is not answered by then is a failed
+question."""
 PAUSE_SECONDS = 0.5
-"""From a question that failed to the next one."""
+"""Seconds from a question that failed to the next one."""
 QUESTIONS_PER_SECOND = 100
 """Rate of all trainers together, to a pool of up to 10 workers."""
 SCRAPES_PER_SECOND = 1_000
-"""To which these lead at the workers, where there are more of them."""
+"""Scrapes a second to which these lead at the workers, where there are more of them."""
 MOST_PLACES = 1_000_000
 """More places than this no pool has."""
 UNKNOWN_AGE_SECONDS = 60.0
@@ -60,13 +61,13 @@ class Listing(NamedTuple):
     """The workers' lists of requests."""
 
     asked_at: float
-    """When they were asked (the loop's time)."""
+    """Time at which they were asked (the loop's time)."""
     places: int
     """Places of all workers; 0 if none reports them."""
     seconds: dict[str, float]
     """Working time of each request, by its id; 0 while it waits for a place."""
     workers: int
-    """That answered."""
+    """Number of those that answered."""
 
     @property
     def is_ours(self) -> bool:
@@ -111,7 +112,7 @@ class Inquiry(Exchange):
     __slots__ = ("asked_at", "in_work")
 
     def __init__(self, in_work: "InWork", asked_at: float) -> None:
-        """It is sent now."""
+        """Create a question, timestamped now."""
         super().__init__()
         self.in_work = in_work
         self.asked_at = asked_at
@@ -135,7 +136,7 @@ class InWork:
         most_pause: float = MOST_AGE_SECONDS,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """Ask nothing yet.
+        """Create it without a question.
 
         Args:
             ask: Sends a question.
@@ -150,7 +151,7 @@ class InWork:
         self._most_pause = min(MOST_AGE_SECONDS, most_pause)
         self._uniform = uniform
         self._pause = 0.0
-        """From one question to the next, because of the others that ask."""
+        """Seconds from one question to the next, because of the others that ask."""
         self._listing: Listing | None = None
         self._inquiry: Inquiry | None = None
         self._is_answered = asyncio.Event()
@@ -162,7 +163,7 @@ class InWork:
         """The last question came to nothing, for which the router takes 5 s."""
         self._unknown_until = -math.inf
         self._not_before = -math.inf
-        """When the next question may be sent, after one that failed."""
+        """Earliest time of the next question, after one that failed."""
 
     def verdict(self, request_id: str, *, sent_at: float, is_urgent: bool = True) -> Verdict:
         """Return where a request is; asks the workers where their last answer is too old.
@@ -198,7 +199,7 @@ class InWork:
             self._send(now)
 
     def _give_up(self) -> None:
-        """Take the open question for one that failed."""
+        """Count the open question as failed."""
         inquiry, self._inquiry = self._inquiry, None
         if inquiry is not None:
             inquiry.cancel()
@@ -216,7 +217,7 @@ class InWork:
         return self._listing.seconds[request_id], self._listing.asked_at
 
     async def ask(self, *, within: float) -> None:
-        """Ask the workers, and wait for so many seconds at the most until they have answered."""
+        """Ask the workers, and wait for at most so many seconds until they have answered."""
         self._is_answered.clear()
         self.refresh(self._clock(), older_than=0.0)
         with suppress(TimeoutError):

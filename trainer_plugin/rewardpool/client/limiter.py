@@ -15,7 +15,7 @@ from typing import Protocol
 LEAST_SHARE = 8
 """The number never falls below `concurrency` divided by this."""
 GROWTH_SHARE = 8
-"""It grows by itself divided by this for each round."""
+"""Divisor of the size that gives its growth in each round."""
 HOLDS = 1.5
 """Answers hold their time when a round's mean is at most this many times that of the best round."""
 FADE = 1.1
@@ -69,20 +69,20 @@ class Waiter(Protocol):
 
     @property
     def waiting_since(self) -> float:
-        """When its wait began; all of one clock."""
+        """Start of its wait; all of one clock."""
 
     def start(self) -> None:
-        """It has a slot."""
+        """Receive a slot."""
 
     def expire(self) -> None:
-        """It has waited too long, and gets none."""
+        """End a wait that took too long, without a slot."""
 
 
 class AdaptiveLimiter:
     """Limiter whose size changes without loss of a slot; requests without one wait in order."""
 
     def __init__(self, size: int) -> None:
-        """All of `size` slots are free."""
+        """Create a limiter with `size` free slots."""
         self._size = size
         self._taken = 0
         self._waiting: OrderedDict[Waiter, None] = OrderedDict()
@@ -103,7 +103,7 @@ class AdaptiveLimiter:
                 waiter.expire()
 
     def leave(self, waiter: Waiter) -> None:
-        """It waits no more."""
+        """End the wait."""
         self._waiting.pop(waiter, None)
 
     def give_back(self) -> None:

@@ -14,7 +14,7 @@ from rewardpool_api.teacher_wire import Question
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class LogprobsRequest(ScoreRequest[Logprobs]):
-    """For the log-probabilities of one sequence."""
+    """Request for the log-probabilities of one sequence."""
 
     asked: Question
     """Without the model's name, which the endpoint has."""

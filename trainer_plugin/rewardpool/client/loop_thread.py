@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 CLOSE_SECONDS = 10.0
-"""For what is in flight to be cancelled at the end."""
+"""Seconds for what is in flight to be cancelled at the end."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -149,7 +149,7 @@ class LoopThread(Generic[R]):
         return result_of(self.start(work))
 
     def close(self) -> None:
-        """Give up what is in flight, leave the context manager and end the thread; may be called again.
+        """Cancel what is in flight, leave the context manager and end the thread; may be called again.
 
         Raises:
             TimeoutError: The thread did not end within 10 s.

@@ -13,7 +13,7 @@ from rewardpool.errors import ConfigError
 log = logging.getLogger(__name__)
 
 SPARE = 512
-"""For all else that the process has open."""
+"""Files for all else that the process has open."""
 
 
 def needed(concurrency: int, *, hedge: bool) -> int:
@@ -22,7 +22,7 @@ def needed(concurrency: int, *, hedge: bool) -> int:
 
 
 def allow(concurrency: int, *, hedge: bool) -> None:
-    """Have this process be allowed as many open files as it needs.
+    """Raise RLIMIT_NOFILE as far as the process needs.
 
     Raises:
         ConfigError: It cannot be.
@@ -43,7 +43,7 @@ def allow(concurrency: int, *, hedge: bool) -> None:
 
 
 def allow_more(files: int) -> None:
-    """Have this process be allowed so many more than now, as far as the administrator allows."""
+    """Raise RLIMIT_NOFILE by so many files, as far as the administrator allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         most = soft + files

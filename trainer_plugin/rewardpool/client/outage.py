@@ -25,7 +25,7 @@ PROBE_SECONDS = (0.15, 0.25)
 CANARY_SECONDS = (0.3, 0.4)
 """The same for requests beside those that are held; longer where answers usually take longer than this."""
 MOST_CANARIES = 2
-"""At a time; what the routers hold is what autoscaling measures."""
+"""Most at a time; what the routers hold is what autoscaling measures."""
 WAKE_SECONDS = 0.1
 """Within this all are sent again: a thousand trainers hear of it in different moments anyhow."""
 SILENCE_SECONDS = 1.0
@@ -54,15 +54,15 @@ class Outage:
         self._uniform = uniform
         self._loop = asyncio.get_running_loop()
         self._pausing: OrderedDict[Pausing, float] = OrderedDict()
-        """From when on each may be sent early; the one that pauses longest first."""
+        """Earliest time for each; the one that pauses longest first."""
         self._probe: asyncio.TimerHandle | None = None
         self.answered_at = self._loop.time()
-        """When it answered last (the loop's time), or was opened."""
+        """Time of the last answer (the loop's), or of the opening."""
         self._canary_at = 0.0
         self._canaries: deque[Cancellable] = deque()
 
     def answered(self) -> bool:
-        """Take in a success; returns whether it is the first after a silence, so that the pool is back."""
+        """Count a success; returns whether it is the first after a silence, so that the pool is back."""
         now = self._loop.time()
         silent = now - self.answered_at >= SILENCE_SECONDS
         self.answered_at = now
@@ -86,7 +86,7 @@ class Outage:
             self._plan()
 
     def forget(self, one: Pausing) -> None:
-        """It pauses no more."""
+        """Remove a request that pauses no more."""
         self._pausing.pop(one, None)
 
     def unanswered_seconds(self, *, since: float) -> float:

@@ -25,7 +25,7 @@ class PerProcess(ABC, Generic[T]):
 
     def __init__(self) -> None:
         self.is_closed = False
-        """For good."""
+        """True once it is closed for good."""
         self._forget()
 
     @abstractmethod

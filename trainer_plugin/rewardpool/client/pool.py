@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_GENERATIONS = 3
-"""That one question to a judge may cost, over all layers."""
+"""Generations that one question to a judge may cost, over all layers."""
 
 
 class Pool:
@@ -216,7 +216,7 @@ class Pool:
         return outcome
 
     async def look_up(self) -> None:
-        """Look the pool up now: `endpoint` is then what it serves at this time, unless it cannot be read."""
+        """Look the pool up now: `endpoint` is then current, unless it cannot be read."""
         await self._entered.resolver.look_up()
 
     async def outcome(self, sample: Sample) -> Outcome:
@@ -440,7 +440,7 @@ class Pool:
                 yield item
 
     def record_waits(self, waits: ScoreWaits) -> None:
-        """Have it taken in where samples are, for the steps of a trainer that reports them; from any thread."""
+        """Record where samples are, for the steps of a trainer that reports them; from any thread."""
         self._counters.waits = waits
 
     def _score_wait(self) -> float | None:

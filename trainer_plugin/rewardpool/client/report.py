@@ -95,11 +95,10 @@ class Counters:
     retries: Counter[str] = field(default_factory=Counter)
     failures: dict[Fault, Counter[FailureKind]] = field(default_factory=dict)
     retry_logged_at: float = -math.inf
-    """When the last line about retries was logged, by the connections' clock."""
+    """Time of the last line about retries, by the connections' clock."""
     requests_in_flight: int = 0
     """Number of requests that may have several samples."""
     samples_in_flight: int = 0
-    """In these."""
     samples_per_request: float = 1.0
     """Mean of those that were in flight when the last one was sent."""
     slowest_seconds: float = 0.0

@@ -49,7 +49,7 @@ CLOCK_SECONDS = 1.0
 """Seconds between two questions how long a request that has used up half of its deadline waited for a place."""
 
 _NUMBERS = itertools.count(1)
-"""With the process, they name a request; a random number for each would cost more."""
+"""Numbers that, with the process, name a request; a random number for each would cost more."""
 _process = ""
 
 
@@ -67,7 +67,7 @@ class Queue(Protocol):
     """Queue in which a request waits."""
 
     def leave(self, request: "ScoreRequest[Any]") -> None:
-        """It has ended, and waits no more."""
+        """Remove a request that has ended."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -85,26 +85,26 @@ class ScoreRequest(Generic[T]):
     path: str
     """Below the pool's URL."""
     samples: int = 1
-    """In it; with more than one it is sent once, and a RetryableError ends it."""
+    """Samples in it; with more than one it is sent once, and a RetryableError ends it."""
     max_generations: int | None = None
     """Most attempts at a worker, hedges included, where each may cost a generation; None: by `max_attempts`."""
 
     seconds: float = field(default_factory=already_waited)
-    """From when its first attempt was due to its end; before that, what it has used up of its deadline."""
+    """Seconds from its first attempt's due time to its end; before that, those of its deadline that were used up."""
     attempts: int = field(default=0, init=False)
     """Sent so far, hedges among them."""
     generations: int = field(default=0, init=False)
-    """Those of them that may have reached a worker."""
+    """Attempts that may have reached a worker."""
     retries: int = field(default=0, init=False)
     """Attempts that failed and were worth another one."""
     refusals: "Refusals | None" = field(default=None, init=False)
-    """Those by workers of another revision than the one that may answer."""
+    """Answers by workers of another revision than the one that may answer."""
     failed_at: float | None = field(default=None, init=False)
-    """When the latest attempt that failed was sent (the loop's time)."""
+    """Time at which the latest failed attempt was sent (the loop's time)."""
     overtaken: int = field(default=0, init=False)
-    """Those of them since which, or while which, the pool answered another request."""
+    """Retries since or during which the pool answered another request."""
     failures: float = field(default=0.0, init=False)
-    """Those of them at a worker, the only ones that are bounded by number; see `FAILURES` in `retry`."""
+    """Failed attempts at a worker, the only ones that are bounded by number; see `FAILURES` in `retry`."""
     kind: Kind | None = field(default=None, init=False)
     """Kind of the last RetryableError."""
     problem: str = field(default="", init=False)
@@ -114,7 +114,7 @@ class ScoreRequest(Generic[T]):
     refused_keys: frozenset[str | None] = field(default=frozenset(), init=False)
     """Since all of them were tried last."""
     last_sent_at: float = field(default=0.0, init=False)
-    """When the latest attempt was sent (the loop's time)."""
+    """Time at which the latest attempt was sent (the loop's time)."""
     trace: str = field(default_factory=trace_headers, init=False)
     """Header lines by which the caller's trace goes on."""
     is_counted: bool = field(default=False, init=False)
@@ -125,9 +125,9 @@ class ScoreRequest(Generic[T]):
     _queue: Queue | None = field(default=None, init=False)
     _queued_at: float = field(default=0.0, init=False)
     _spent_until: float = field(default=0.0, init=False)
-    """Until when its time is accounted for in `Counters.waits` (the loop's time)."""
+    """End of the time that is accounted for in `Counters.waits` (the loop's time)."""
     _began: float | None = field(default=None, init=False)
-    """When its first attempt was due (the loop's time), earlier by what it had used up of its deadline."""
+    """Time at which its first attempt was due (the loop's time), earlier by what it had used up of its deadline."""
     _endpoint: Endpoint | None = field(default=None, init=False)
     """Endpoint of the present attempt; None before the first one."""
     _body: bytes = field(default=b"", init=False)
@@ -137,7 +137,7 @@ class ScoreRequest(Generic[T]):
     _retry: Retry | None = field(default=None, init=False)
     """Pause and look-up before the next attempt, from the end of the last one on."""
     _given_up: RetryableError | SampleError | None = field(default=None, init=False)
-    """Why no further attempt is made; hedges that are in flight have their chance still."""
+    """Reason for which no further attempt is made; hedges in flight may still succeed."""
     _race: "Race[T] | None" = field(default=None, init=False)
     _callbacks: "tuple[Callable[[ScoreRequest[T]], None], ...]" = field(default=(), init=False)
     _answer: T = field(init=False)
@@ -239,7 +239,7 @@ class ScoreRequest(Generic[T]):
         return self.failures >= self.connections.config.max_attempts
 
     def add_done_callback(self, callback: "Callable[[ScoreRequest[T]], None]") -> None:
-        """Have something called at the end, once; it must not raise."""
+        """Register a callback for the end, once; it must not raise."""
         self._callbacks += (callback,)
 
     async def wait(self) -> None:
@@ -361,7 +361,7 @@ class ScoreRequest(Generic[T]):
             self._endpoint = endpoint
 
     def _sent(self) -> Attempt:
-        """One that was sent."""
+        """Return an attempt that was sent."""
         attempt = Attempt(self, self._endpoint)  # type: ignore[arg-type]  # its body is encoded for one
         self.attempts += 1
         self.generations += 1
@@ -436,7 +436,7 @@ class ScoreRequest(Generic[T]):
         return min(due)
 
     def _look_at_clock(self, attempt: Attempt) -> None:
-        """Take what it waited for a place at a worker out of what it has used up of its deadline."""
+        """Subtract its wait for a place at a worker from what it has used up of its deadline."""
         if (said := self.connections.in_work.worked_seconds(self.id)) is None:
             return
         worked, asked_at = said

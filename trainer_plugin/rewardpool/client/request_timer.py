@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 LEFT_OPEN_SECONDS = 5.0
-"""For a request that is still not answered when another one beside it was."""
+"""Seconds for a request that is still not answered when another one beside it was."""
 LEAST_LEFT_OPEN = 8
 LOOKS = 4
-"""In the shortest time that is of interest."""
+"""Checks within the shortest time that is of interest."""
 
 
 class TimedRequest(Protocol):
@@ -58,7 +58,7 @@ class RequestTimer:
         self._also = also
         self._most_left = max(LEAST_LEFT_OPEN, most_left_open)
         self._in_flight: dict[TimedRequest, float] = {}
-        """When each is due."""
+        """Due time of each."""
         self._left: deque[tuple[float, Straggler]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -87,7 +87,7 @@ class RequestTimer:
             self._plan()
 
     def close(self) -> None:
-        """Look no more, and close what was left open."""
+        """Stop, and close what was left open."""
         if self._timer is not None:
             self._timer.cancel()
         while self._left:

@@ -1,4 +1,4 @@
-"""When another attempt may help, what is done and how long it pauses before it, and when it is given up.
+"""Rules of retries: whether another attempt may help, the pause before it, and when the request fails.
 
 A failed attempt is a `RetryableError` of one kind, and the kind alone decides:
 
@@ -80,7 +80,8 @@ Kind = Literal[
 ]
 
 REFUSALS = 24
-"""By workers of other revisions, over at least `REFUSING_SECONDS`: then the wanted revision is taken to be gone.
+"""Answers by workers of other revisions, over at least `REFUSING_SECONDS`: then the wanted revision is taken to be
+gone.
 
 As many are sent beside an attempt as were refused before it, as an idle router gives the same text to the same worker
 again and again. Where one worker of five is of the wanted revision, 24 drawn at random miss it once in 200 times.
@@ -93,13 +94,13 @@ LONGEST_QUICK_PAUSE_SECONDS = 1.0
 FAILURES: Mapping[Kind, float] = {"worker": 1.0, "invalid_response": 0.5}
 """Weight with which a failed attempt counts against `max_attempts`, by kind; other kinds do not count."""
 LOOK_AGAIN_SECONDS = 1.0
-"""At most this often is the address of an unreachable pool looked up again."""
+"""Seconds between two look-ups of an unreachable pool's address, at least."""
 LOOK_AGAIN_HERE_SECONDS = 0.2
 """The same where the address is in a file of this machine, which costs nothing."""
 LOOK_AGAIN_WAITING_SECONDS = 15.0
-"""At most this often is that of a pool looked up again which is there and has no worker."""
+"""The same of a pool that is there and has no worker."""
 LOG_SECONDS = 10.0
-"""At most this often is a line about retries logged."""
+"""Seconds between two log lines about retries, at least."""
 
 _BY_STATUS: dict[int, Kind] = {
     401: "unauthorized",
@@ -114,17 +115,17 @@ _BY_STATUS: dict[int, Kind] = {
     504: "busy",
 }
 _FINAL_SERVER_ERRORS = frozenset({501, 505})
-"""Not implemented, and a HTTP version that is not spoken: the next worker is the same program."""
+"""Status codes that no retry changes: the next worker is the same program."""
 _TOO_MUCH = frozenset({408, 425, 429})
 """The server is there and wants fewer requests."""
 _GIVEN_UP = frozenset({408, 502, 504})
 """A worker may have begun, and may go on."""
 _NO_PLACE = _TOO_MUCH | {503}
-"""No free place, rather than a broken server."""
+"""Status codes of a missing free place, rather than a broken server."""
 
 
 class RetryableError(Exception):
-    """One attempt failed in a way that another may repair; `retry_after` is in seconds, where the server named any."""
+    """Failure of one attempt that another may repair; `retry_after` is in seconds, where the server named any."""
 
     def __init__(self, kind: Kind, problem: str, *, status: int | None = None, served: str | None = None) -> None:
         super().__init__(kind, problem)
@@ -238,11 +239,11 @@ class Retry:
     used: Endpoint
     """Endpoint of the attempt."""
     sent_at: float
-    """When it was sent (the loop's time)."""
+    """Time at which it was sent (the loop's time)."""
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def begin(self) -> None:
-        """Have the next attempt made in its time, or end the request where none is worth while."""
+        """Schedule the next attempt, or end the request where none is worthwhile."""
         request, error = self.request, self.error
         request.retries += 1
         request.kind, request.problem, request.fault = error.kind, error.problem, error.fault

@@ -14,16 +14,16 @@ from rewardpool_api.contract import DetailedScore, Worker
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class SampleRequest(ScoreRequest[Score]):
-    """For the score of one sample."""
+    """Request for the score of one sample."""
 
     sample: Sample
     index: int = 0
-    """In its stream."""
+    """Index in its stream."""
     on_end: "Callable[[SampleRequest], None] | None" = None
     """Called at the end, before the callbacks; it must not raise."""
 
     def __post_init__(self) -> None:
-        """It is under way until its end."""
+        """Count it as under way until its end."""
         self.connections.breaker.begun()
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:

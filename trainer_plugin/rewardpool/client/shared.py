@@ -104,12 +104,12 @@ _farewells: list[Callable[[], None]] = []
 
 
 def shared() -> Shared:
-    """That of the running event loop."""
+    """Return that of the running event loop."""
     return _of_loop.setdefault(asyncio.get_running_loop(), Shared())
 
 
 def at_exit(farewell: Callable[[], None]) -> None:
-    """Have something called when the interpreter exits; it must be quick, and callable from any thread."""
+    """Register a callback for the interpreter's exit; it must be quick, and callable from any thread."""
     _farewells.append(farewell)
 
 

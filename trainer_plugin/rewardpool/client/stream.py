@@ -80,7 +80,7 @@ class Stream(Generic[S, T]):
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _wait(self) -> None:
-        """For the next outcome; while the input is over, or waits to be read, that is all the trainer does."""
+        """Wait for the next outcome; while the input is over, or waits to be read, that is all the trainer does."""
         self._news.clear()
         began = time.monotonic()
         with self._demand.waiting():

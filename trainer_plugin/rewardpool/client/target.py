@@ -32,7 +32,7 @@ class Target(NamedTuple):
 def target(
     url: str, *, key: str | None, tls: ssl.SSLContext | None, is_own: bool = False, method: str = "POST"
 ) -> Target:
-    """For requests with JSON to a URL, with a bearer `key` if there is one; `tls` verifies https.
+    """Return the target of requests with JSON to a URL, with a bearer `key` if there is one; `tls` verifies https.
 
     Where `is_own`, nothing is sent unless who listens there is this user, or root.
 

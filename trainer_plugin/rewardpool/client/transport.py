@@ -149,7 +149,7 @@ class Connections:
 
     @cached_property
     def soonest_seconds(self) -> float:
-        """Nothing is due earlier than this after a request was sent."""
+        """Seconds after a request was sent before which nothing is due."""
         floor = self._new_hedging(concurrency=1).floor_seconds if self.config.hedge else FLOOR_SECONDS
         return min(floor, self.config.timeout)
 
@@ -197,7 +197,7 @@ class Connections:
         self.slots.resize(self.concurrency)
 
     def call_later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
-        """Have something called after so many seconds, unless it is cancelled."""
+        """Schedule a call after so many seconds; it can be cancelled."""
         return (self._call_later or asyncio.get_running_loop().call_later)(seconds, then)
 
     @property
@@ -266,7 +266,7 @@ class Connections:
             attempt.request.refused_keys |= {attempt.key}
 
     def _key_for(self, request: "ScoreRequest[Any]", endpoint: Endpoint) -> str | None:
-        """One that was not refused yet, the one that worked last before others; when all were refused, over again."""
+        """Return a key that was not refused yet, first the one that worked last; when all were refused, over again."""
         if not endpoint.other_keys and not request.refused_keys:
             return endpoint.key
         keys = sorted(endpoint.keys, key=lambda key: key != self._admitted_key)

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.02
 """Seconds between two reads of the pool's status."""
 WITHIN_SECONDS = 600.0
-"""For the engines to wake, or to sleep. One that lost its weights is started again meanwhile."""
+"""Seconds for the engines to wake, or to sleep. One that lost its weights is started again meanwhile."""
 
 
 class Hold:
-    """One file that holds a pool awake for as long as this process lives, or until it is let go."""
+    """File that keeps a pool awake for as long as this process lives, or until it is released."""
 
     def __init__(self, folder: Path) -> None:
-        """Take hold of the pool with this folder.
+        """Keep the pool with this folder awake.
 
         Raises:
             PoolAccessError: The folder cannot be written.
@@ -78,7 +78,6 @@ class Awake:
 
     @asynccontextmanager
     async def hold(self, endpoint: Endpoint, *, within_seconds: float) -> AsyncGenerator[None, None]:
-        """As `Pool.awake`."""
         source = await _source_of(endpoint)
         if source is None:
             yield

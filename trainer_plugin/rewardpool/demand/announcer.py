@@ -27,15 +27,15 @@ log = logging.getLogger(__name__)
 
 RENEW_SECONDS = LEASE_SECONDS / 3
 WRITE_SECONDS = 0.5
-"""At least so long lies between two writes, whatever changes."""
+"""Least seconds between two writes."""
 LOOK_SECONDS = 1.0
-"""So often is looked for changes that come by themselves, such as that the trainer waits."""
+"""Seconds between two checks for changes that come by themselves, such as that the trainer waits."""
 MUCH_MORE = 1.5
 """Times as many samples in a request, or as few, are a change."""
 REFUSED_SECONDS = float(LEASE_SECONDS)
 """A place that refuses for so long, without a break, will go on refusing."""
 END_SECONDS = 2.0
-"""For the last word of a job that ends; without it the demand lapses by itself."""
+"""Seconds for the last announcement of a job that ends; without it the demand lapses by itself."""
 
 
 class Announcer:
@@ -104,7 +104,7 @@ class Announcer:
         )
 
     def run(self) -> None:
-        """Say the demand until it ended, or may not be said; the body of the thread."""
+        """Announce the demand until it ended, or may not be announced; the body of the thread."""
         try:
             with asyncio.Runner() as loop:
                 while not self._given_up and self._say(loop):

@@ -20,7 +20,7 @@ class Announced(Protocol):
         """Samples will come."""
 
     def update(self) -> None:
-        """No more of them for now."""
+        """End the burst: no more samples for now."""
 
 
 class Bursts:

@@ -49,7 +49,7 @@ class Plan:
     steps: int | None = None
     """Bursts until the job is over."""
     every_seconds: float | None = None
-    """From the beginning of one rollout to that of the next."""
+    """Seconds from the beginning of one rollout to that of the next."""
 
     def __post_init__(self) -> None:
         for name in ("samples", "steps"):
@@ -60,19 +60,19 @@ class Plan:
 
 @dataclass
 class _Burst:
-    """One rollout with the samples that came of it, until the next one begins."""
+    """One rollout with its samples, until the next one begins."""
 
     begun: float
     samples: int = 0
     first: float = 0.0
     last: float = 0.0
     held_back_seconds: float = 0.0
-    """For so long the client had no room for samples that were ready."""
+    """Seconds for which the client had no room for samples that were ready."""
     update_begun: float | None = None
     stood_still_seconds: float = 0.0
     """Seconds of the update."""
     over: float | None = None
-    """When the next one began."""
+    """Time at which the next one began."""
 
     @property
     def every(self) -> float | None:
@@ -152,7 +152,7 @@ class Cadence:
             self._phase = "Update"
 
     def ends(self) -> None:
-        """No burst comes any more, and nothing changes that."""
+        """End the job: no burst comes any more."""
         self._phase = "Ended"
 
     def samples_come(self, at: float, samples: int = 1) -> None:
@@ -167,12 +167,12 @@ class Cadence:
         burst.samples += samples
 
     def held_back(self, seconds: float) -> None:
-        """For so long the client took no sample, because it had too many."""
+        """Count seconds for which the client took no sample, because it had too many."""
         if self._bursts:
             self._bursts[-1].held_back_seconds += seconds
 
     def waits(self, at: float, change: int) -> None:
-        """One (`change` is 1) or one less (-1) of the trainer's threads waits for scores and does nothing else."""
+        """Count one thread of the trainer more (`change` is 1) or less (-1) that only waits for scores."""
         self._waiting += change
         self._notice_stall(at)
 
@@ -216,7 +216,7 @@ class Cadence:
         return self._plan.every_seconds or _median(burst.every for burst in self._bursts)
 
     def _next_rollout(self, at: float) -> float | None:
-        """When the next rollout begins, in the phase Update; that is now, once it is overdue."""
+        """Return the time of the next rollout, in the phase Update; that is now, once it is overdue."""
         present = self._bursts[-1]
         gap = next_gap([burst.gap for burst in self._bursts if burst.gap is not None])
         if self._plan.every_seconds is not None:
@@ -226,14 +226,14 @@ class Cadence:
         return None if self._every is None else max(at, present.begun + self._every)
 
     def _next_samples(self, at: float) -> float | None:
-        """When the next burst's first sample comes; None also where samples are coming now."""
+        """Return the time of the next burst's first sample; None also where samples are coming now."""
         begins = self._next_rollout(at) if self._phase == "Update" else None
         if begins is None:
             return None
         return begins + min((burst.first - burst.begun for burst in self._counted()), default=0.0)
 
     def _end(self, at: float) -> float | None:
-        """When the job is over.
+        """Return the time at which the job is over.
 
         In the update after the last burst that is not after `_next_samples`, which says that there is no next one.
         """

@@ -56,14 +56,14 @@ class JobDemand:
         self._clock = time.monotonic
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
         self._came: deque[float] = deque()
-        """When samples came of which the cadence does not know yet; nothing is locked for each."""
+        """Times of samples that the cadence does not know yet; nothing is locked for each."""
         self._announcer: Announcer | None = None
         self._silent_because = ""
         self._ended: Callable[[], None] = lambda: None
 
     @classmethod
     def silent(cls, because: str, job: str = "") -> Self:
-        """One that announces nothing, for the reason given."""
+        """Return a handle that announces nothing, for the reason given."""
         demand = cls(job, Cadence(job or "job", Plan()))
         demand._silent_because = because
         return demand

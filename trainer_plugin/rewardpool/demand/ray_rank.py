@@ -1,4 +1,4 @@
-"""Which process of a Ray job announces, where they have neither ranks nor names: the first one that asks.
+"""Choice of the process of a Ray job that announces, where they have neither ranks nor names: the first one that asks.
 
 Ray's own store, which all of its processes share, decides. A process that dies does not hand the part on; the demand
 lapses then, and the pool goes by its load.

@@ -13,18 +13,15 @@ class Together:
         self._demands = tuple(demands)
 
     def rollout(self) -> None:
-        """As `JobDemand.rollout`."""
         for demand in self._demands:
             demand.rollout()
 
     def update(self) -> None:
-        """As `JobDemand.update`."""
         for demand in self._demands:
             demand.update()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """As `JobDemand.waiting`."""
         with ExitStack() as stack:
             for demand in self._demands:
                 stack.enter_context(demand.waiting())

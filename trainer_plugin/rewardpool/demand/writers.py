@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rewardpool_kube.client import Kube
 
 REQUEST_SECONDS = LEASE_SECONDS / 3
-"""For one request to the API server: after that the next renewal is due."""
+"""Seconds for one request to the API server: after that the next renewal is due."""
 
 
 class NotWrittenError(Exception):
@@ -39,7 +39,7 @@ class Writer(Protocol):
     """Says a job's demand where the operator hears it; `str()` of it names the place in messages."""
 
     async def write(self, demand: Demand) -> None:
-        """Say it, in place of what was said before. Raises NotWrittenError."""
+        """Write the demand, in place of the one before. Raises NotWrittenError."""
 
     async def close(self) -> None:
         """Close connections; what was said stays."""
@@ -66,7 +66,7 @@ class FileWriter:
             raise NotWrittenError(f"{self._folder} cannot be written to: {error}") from error
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: a file needs no closing."""
 
 
 def _replace(path: Path, text: str) -> None:

@@ -122,5 +122,5 @@ class Endpoint:
 
     @property
     def keys(self) -> tuple[str | None, ...]:
-        """Everything worth presenting, likeliest first; None is no key."""
+        """Keys to present, likeliest first; None for none."""
         return (self.key, *self.other_keys)

@@ -1,4 +1,4 @@
-"""From the config's one key to a router's address.
+"""The way from the config's one key to a router's address.
 
 The order: an explicit URL, the environment, the RewardPool object's status in the cluster, the state file of a pool on
 this machine. The last two hold the same object, so one rule, `why_not_ready`, says of both whether they can score.
@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 """Seconds between two look-ups of a pool that is waited for."""
 AWAY_SECONDS = 30.0
-"""For an API server that does not answer. One that restarts is back in seconds; one that is gone stays so."""
+"""Seconds for an API server that does not answer. One that restarts is back in seconds; one that is gone stays so."""
 LASTING = frozenset(
     {
         ConditionReason.SUSPENDED,
@@ -167,7 +167,7 @@ def lasts(pool: "RewardPool") -> bool:
 
 
 def why_not_ready(pool: "RewardPool") -> str | None:
-    """Why samples cannot be scored by the pool now, or None when they can.
+    """Return why samples cannot be scored by the pool now; None when they can.
 
     A pool at zero that autoscales can: the first samples start it, and wait for it within their deadline. A pool that
     sleeps can, once it is held awake.
@@ -239,7 +239,7 @@ async def _pools_of(source: PoolSource, namespace: str) -> tuple[list[str], str]
 
 
 def _check_adapter(pool: "RewardPool", adapter: str | None) -> None:
-    """See that every worker has the adapter.
+    """Check that every worker has the adapter.
 
     Raises:
         ConfigError: The pool has none of this name; says the nearest one that it has.

@@ -28,7 +28,6 @@ class OpenTeacher:
 
     @property
     def endpoint(self) -> Endpoint:
-        """As `Pool.endpoint`."""
         return self.pool.endpoint
 
     async def logprobs(self, asked: Question, *, label: str) -> Values:

@@ -41,59 +41,47 @@ class AnnouncedReward:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As `OpenReward.names`."""
         return self._reward.names
 
     @property
     def needs_group(self) -> bool:
-        """As `OpenReward.needs_group`."""
         return self._reward.needs_group
 
     @property
     def moments(self) -> RunningMoments | None:
-        """As `OpenReward.moments`."""
         return self._reward.moments
 
     @property
     def pools(self) -> Mapping[str, Pool]:
-        """As `OpenReward.pools`."""
         return self._reward.pools
 
     @property
     def ledger(self) -> LedgerReport | None:
-        """As `OpenReward.ledger`."""
         return self._reward.ledger
 
     def flush_ledger(self) -> None:
-        """As `OpenReward.flush_ledger`."""
         self._reward.flush_ledger()
 
     def requests(self, *, members: int) -> Mapping[str, int]:
-        """As `OpenReward.requests`."""
         return self._reward.requests(members=members)
 
     async def rate(self, episode: Episode) -> Rating:
-        """As `OpenReward.rate`."""
         with self._bursts.sample():
             return await self._reward.rate(episode)
 
     async def rate_next(self, episode: Episode) -> Rating:
-        """As `OpenReward.rate_next`."""
         with self._bursts.sample():
             return await self._reward.rate_next(episode)
 
     async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
-        """As `OpenReward.rate_group`."""
         with self._bursts.sample():
             return await self._reward.rate_group(episodes)
 
     async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
-        """As `OpenReward.rate_batch`."""
         with self._bursts.sample():
             return await self._reward.rate_batch(episodes)
 
     async def settled(self, episodes: Sequence[Episode], ratings: Sequence[Rating]) -> list[Rating]:
-        """As `OpenReward.settled`."""
         with self._bursts.sample():
             return await self._reward.settled(episodes, ratings)
 

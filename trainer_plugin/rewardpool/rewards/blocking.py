@@ -1,4 +1,4 @@
-"""The same reward for code that is not async: an event loop on a thread of its own."""
+"""Reward for code that is not async: an event loop on a thread of its own."""
 
 import asyncio
 import concurrent.futures
@@ -48,17 +48,14 @@ class BlockingReward(LoopThread[OpenReward]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As `OpenReward.names`."""
         return self.opened.names
 
     @property
     def needs_group(self) -> bool:
-        """As `OpenReward.needs_group`."""
         return self.opened.needs_group
 
     @property
     def moments(self) -> RunningMoments | None:
-        """As `OpenReward.moments`."""
         return self.opened.moments
 
     @property
@@ -68,19 +65,16 @@ class BlockingReward(LoopThread[OpenReward]):
 
     @property
     def ledger(self) -> LedgerReport | None:
-        """As `OpenReward.ledger`."""
         return self.opened.ledger
 
     def flush_ledger(self) -> None:
-        """As `OpenReward.flush_ledger`."""
         self.opened.flush_ledger()
 
     def requests(self, *, members: int) -> Mapping[str, int]:
-        """As `OpenReward.requests`."""
         return self.opened.requests(members=members)
 
     def record_waits(self, waits: ScoreWaits) -> None:
-        """Have it taken in where the samples of its pools are, for a trainer that reports its steps."""
+        """Record where the samples of its pools are, for a trainer that reports its steps."""
         for pool in self.pools.values():
             pool.record_waits(waits)
 

@@ -70,7 +70,6 @@ class OpenPart:
     breaker: Breaker = field(default_factory=lambda: Breaker(RewardConfig().breaker_threshold))
     """Breaker of the part: a function that always raises is as broken as a pool."""
     pool: Pool | None = None
-    """That it asks."""
 
     @cached_property
     def scorer(self) -> Scorer:
@@ -212,12 +211,10 @@ class CompositeReward:
         return None if self._ledger is None else self._ledger.report()
 
     def flush_ledger(self) -> None:
-        """As `OpenReward.flush_ledger`."""
         if self._ledger is not None:
             self._ledger.flush()
 
     def requests(self, *, members: int) -> Mapping[str, int]:
-        """As `OpenReward.requests`."""
         return requests_by_pool(self._asked, members)
 
     async def rate(self, episode: Episode) -> Rating:
@@ -354,7 +351,7 @@ class CompositeReward:
         await gathered([self._fill(draft, asking) for draft in drafts])
 
     async def _fill(self, draft: _Draft, asking: "_Asking") -> None:
-        """Take one draft through the gates and, if they open, to all other parts."""
+        """Pass one draft through the gates and, if they open, to all other parts."""
         with answering(draft.answering):
             await self._filled(draft, asking)
 
@@ -492,7 +489,7 @@ class _Meeting:
 
 
 async def _score(part: OpenPart, function: RewardFunction, draft: _Draft, ledger: Ledger | None) -> _Result:
-    """Ask a part about one episode and apply its failure policy."""
+    """Score one episode by a part and apply its failure policy."""
     began = time.monotonic()
     noted = Answering(draft.answering.wanted, notes_workers=ledger is not None)
     with _under_way(part, 1):
@@ -536,7 +533,7 @@ def _under_way(part: OpenPart, episodes: int) -> Iterator[None]:
 
 
 def _note(part: OpenPart, outcome: PartScore | SampleError) -> None:
-    """Take in what a part said of an episode. Raises PoolError where that shows that it is broken."""
+    """Record a part's result for an episode. Raises PoolError where that shows that it is broken."""
     if isinstance(outcome, PartScore):
         part.breaker.scored()
     elif not isinstance(outcome, RevisionGoneError):  # then the group is asked again, of another revision

@@ -1,4 +1,4 @@
-"""From what a config says under `reward` to the parts of a reward; all wrong fields are named, by their whole path.
+"""Parsing of a config's `reward` into the parts of a reward; all wrong fields are named, by their whole path.
 
 "rl/skywork", "https://router:30000"           one pool
 {"pool": "rl/skywork", ...}                    the same, with fields of RewardConfig and of PoolPart
@@ -130,7 +130,7 @@ def parse_reward(spec: RewardLike, *, path: str = "reward") -> RewardSpec:
 
 
 def refuse_running(spec: RewardSpec) -> None:
-    """See to it that no part goes by the steps of a job, where the reward does not know them.
+    """Refuse parts that depend on the steps of a job, where the reward does not know them.
 
     Raises:
         ConfigError: One does.
@@ -141,7 +141,7 @@ def refuse_running(spec: RewardSpec) -> None:
 
 
 def refuse_process(spec: RewardSpec, *, who: str) -> None:
-    """See to it that no part rewards steps, where the trainer takes one number for a response.
+    """Refuse parts that reward steps, where the trainer takes one number for a response.
 
     Args:
         spec: A checked reward.

@@ -1,4 +1,4 @@
-"""One rollout, as every trainer can give it. What a reward needs of it is the reward's business, not the trainer's."""
+"""One rollout, as every trainer can give it. A reward decides what it needs of it."""
 
 import json
 import math

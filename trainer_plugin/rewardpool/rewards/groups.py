@@ -1,4 +1,4 @@
-"""Which rows of a batch are a group: the responses to one problem, which are compared with each other."""
+"""Groups of a batch's rows: the responses to one problem, which are compared with each other."""
 
 import hashlib
 import json

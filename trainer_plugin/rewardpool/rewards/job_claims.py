@@ -1,4 +1,4 @@
-"""Which revision each group has, where its ratings are handed on one by one and several processes may rate its members.
+"""Revisions of groups whose ratings are handed on one by one, and whose members several processes may rate.
 
 The group's first answer decides, whichever process it came to. What decides is a store that all of them ask: it enters
 a revision where the group has none, and says which one the group has, in one step. A process that comes second is told
@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from rewardpool.rewards.one_revision import Answered, Claims
 
 WAIT_SECONDS: Final = 30.0
-"""For one answer of a store."""
+"""Seconds for one answer of a store."""
 
 
 class ClaimStore(Protocol):

@@ -143,7 +143,7 @@ def _not_by_the_policy() -> Iterator[None]:
 
 
 def decide(votes: Sequence[float], how: str) -> float:
-    """One value for several: their `median`, their `mean`, or the `majority`.
+    """Return one value for several: their `median`, their `mean`, or the `majority`.
 
     The majority is the value that most agree on; of several such values, their mean.
     """

@@ -54,7 +54,7 @@ class ListComparer:
         return list(scores)
 
     async def _vote(self, table: Sequence[Episode], vote: int) -> Verdict[tuple[float, ...]]:
-        """One answer, its scores in the order of the table."""
+        """Read one answer: its scores in the order of the table."""
         count = len(table)
         shown = [(place + vote) % count for place in range(count)]
         responses = {f"response {number}": response_of(table[place]) for number, place in enumerate(shown, start=1)}

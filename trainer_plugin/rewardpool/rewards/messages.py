@@ -15,7 +15,7 @@ from rewardpool.mistakes import did_you_mean
 from rewardpool_runtime.json_values import described
 
 ROLES = ("assistant", "developer", "function", "ipython", "observation", "system", "tool", "user")
-"""Those that chat templates know; `ipython` and `observation` are tools' in some."""
+"""Roles that chat templates know; `ipython` and `observation` are tools' in some."""
 _SAID_WITHOUT_CONTENT = (
     "audio",
     "function_call",

@@ -43,7 +43,7 @@ def normalized(
 
 @dataclass(frozen=True)
 class Scaling:
-    """From a score to a scaled one: less the mean, divided by the deviation. By default it changes nothing."""
+    """Scaling of a score: less the mean, divided by the deviation. By default it changes nothing."""
 
     mean: float = 0.0
     std: float = 1.0

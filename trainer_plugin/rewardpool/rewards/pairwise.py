@@ -35,7 +35,7 @@ class GroupComparer:
         self._opponents = config.opponents
 
     async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
-        """From 0 to 1 for each; an unanswered comparison leaves both of its members without a score."""
+        """Return a score from 0 to 1 for each; an unanswered comparison leaves both of its members without a score."""
         if len(episodes) == 1:
             return [
                 InvalidSampleError(episodes[0].label, "is alone in its group, so there is nothing to compare it with")

@@ -77,7 +77,7 @@ def _without_reasoning(episode: Episode, reasoning: Reasoning) -> Episode | Samp
 
 
 def refuse_media(episode: Episode, *, in_prompt: Collection[str] = ()) -> None:
-    """See to it that a model is not shown placeholders in the place of pictures and the like.
+    """Reject episodes with media that the model cannot receive.
 
     Args:
         episode: What the model is to be shown.

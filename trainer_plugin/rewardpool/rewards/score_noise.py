@@ -8,7 +8,7 @@ EPSILON = 1e-4
 
 ScoreDtype = Literal["float32", "float16", "bfloat16"]
 _STEP: dict[ScoreDtype, float] = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-"""From 1 to the next number."""
+"""Step from 1 to the next number."""
 
 
 def coarsest(dtypes: Iterable[str | None]) -> ScoreDtype:

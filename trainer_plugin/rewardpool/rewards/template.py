@@ -52,7 +52,7 @@ class Template:
         return found
 
     def render(self, value_of: Callable[[str], str]) -> str:
-        """The same as one text."""
+        """Return the same as one text."""
         return "".join(self.pieces(value_of))
 
 

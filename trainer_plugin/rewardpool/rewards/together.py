@@ -20,7 +20,7 @@ MOST_AT_ONCE = 64
 
 
 class Together(Generic[A, B]):
-    """One kind of work, on a thread of its own."""
+    """Batches of one kind of work, on a thread of its own."""
 
     def __init__(self, work: Callable[[Sequence[A]], Sequence[B | Exception]], *, what: str) -> None:
         """Keep it.

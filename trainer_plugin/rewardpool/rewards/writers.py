@@ -22,7 +22,7 @@ from rewardpool.rewards.chat import ChatTokenizer
 log = logging.getLogger(__name__)
 
 RELOAD_SECONDS = 60.0
-"""For the pool's object to name a model that answers, and for its files to be those that the workers have."""
+"""Seconds for the pool's object to name a model that answers, and for its files to be those that the workers have."""
 LOOK_AGAIN_SECONDS = 1.0
 
 
@@ -65,7 +65,7 @@ class Writers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.current = first
-        """For the model that answered last."""
+        """Writer for the model that answered last."""
         self._pool = pool
         self._load = load
         self._clock = clock

@@ -1,4 +1,4 @@
-"""One process of the sandbox, as its supervisor sees it: questions, answers, and what it may use meanwhile.
+"""One process of the sandbox, as its supervisor sees it: questions, answers, and its limits meanwhile.
 
 A program is ended for what it used: processor time, by the process's own clock, and time in which it slept though it
 could have run. Elapsed time alone proves nothing on a busy machine: it ends with `SandboxError`, which is no verdict.
@@ -31,8 +31,9 @@ STARVED_SECONDS: Final = 60.0
 MAX_ANSWER_BYTES: Final = 1024 * 1024
 """Bytes of all that a program returns."""
 END_SECONDS: Final = 0.1
-"""For a process that closed its socket to begin to end. The kernel says so of one that ends before it closes its files;
-in a longer time one that goes on could use up its processor seconds, and how it ended would depend on the machine."""
+"""Seconds for a process that closed its socket to begin to end. The kernel says so of one that ends before it closes
+its files; in a longer time one that goes on could use up its processor seconds, and how it ended would depend on the
+machine."""
 _EXITING: Final = 0x4
 """Flag of a process that the kernel is ending, PF_EXITING of linux/sched.h."""
 

@@ -243,7 +243,7 @@ def _seed_random_numbers(seed: int) -> None:
 
 
 def become(talk: int, output: int, errors: int, *, parent: int) -> None:
-    """Be such a process, in a fresh fork, and end."""
+    """Become such a process, in a fresh fork, and end."""
     status = 1
     try:
         os.setsid()

@@ -77,7 +77,7 @@ def _forked(sock: socket.socket, descriptors: list[int]) -> dict[str, Any]:
 
 
 def start(descriptor: int) -> None:
-    """Be the zygote, in an interpreter that was started for it, until the supervisor closes the socket."""
+    """Run the zygote, in an interpreter that was started for it, until the supervisor closes the socket."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as it may be inherited, no child could be reaped
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's, which ends this one

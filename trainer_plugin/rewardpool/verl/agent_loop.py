@@ -43,7 +43,7 @@ class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not 
 
     @classmethod
     def of(cls, output: Any, steps: tuple[tuple[int, float], ...]) -> "StepRewardedOutput":
-        """The same trajectory with these rewards."""
+        """Return the same trajectory with these rewards."""
         given = {name: getattr(output, name) for name in output.model_fields_set}
         given["extra_fields"] = output.extra_fields
         made: StepRewardedOutput = cls.model_construct(
@@ -52,7 +52,9 @@ class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not 
         return made
 
     def as_dict(self) -> dict[str, Any]:
-        """As verl's, with `rm_scores` of each token, float32 (response tokens,): other than 0 where a step ends."""
+        """Return verl's mapping, with `rm_scores` of each token, float32 (response tokens,): other than 0 where a step
+        ends.
+        """
         plain = {name: getattr(self, name) for name in self.model_fields_set - {"reward_score", "step_rewards"}}
         fields: dict[str, Any] = AgentLoopOutput.model_construct(**plain).as_dict()
         rewards = torch.zeros_like(fields["response_mask"], dtype=torch.float32)

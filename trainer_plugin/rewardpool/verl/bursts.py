@@ -1,4 +1,4 @@
-"""Which of verl's workers announces to pools when rollouts begin and end: the one with number 0, for all of them."""
+"""Announcement of verl's rollouts to pools, by the worker with number 0 for all of them."""
 
 import re
 from collections.abc import Iterable
@@ -26,7 +26,9 @@ def announced_bursts(pools: Iterable[tuple[Pool, int | None]], *, workers: int |
 
 
 def worker_number() -> int:
-    """Which of verl's reward or agent loop workers this process is, by the name of its Ray actor; else 0."""
+    """Return the number of this process among verl's reward or agent loop workers, by the name of its Ray actor; else
+    0.
+    """
     try:
         import ray
     except ImportError:

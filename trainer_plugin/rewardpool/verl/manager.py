@@ -105,7 +105,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         return self._scorer
 
     async def _call_function(self, data: DataProto) -> dict[str, Any]:
-        """Have verl's own manager call the user's function, as if verl served the pool's model itself."""
+        """Call the user's function by verl's own manager, as if verl served the pool's model itself."""
         pool = await self._function_pool()
         if self._caller is None:
             self._caller = NaiveRewardManager(

@@ -1,4 +1,4 @@
-"""Which revision scores each group, for all reward workers of a job: a table in a Ray actor that they share.
+"""Revisions of groups, for all reward workers of a job: a table in a Ray actor that they share.
 
 verl gives each trajectory to any of its reward workers, so that two of them can be asked for one group. The first
 worker makes the actor and the others find it by its name, which is one in the job's namespace, as the names of verl's
@@ -17,7 +17,7 @@ from rewardpool.rewards.job_claims import ClaimsUnavailableError
 from rewardpool.rewards.one_revision import Answered, Claims
 
 START_SECONDS: Final = 60.0
-"""In which the actor answers for the first time."""
+"""Seconds in which the actor answers for the first time."""
 _REMEDY: Final = "reward.num_workers=1 needs no such actor, and reward.rewardpool.one_revision=false asks none"
 
 

@@ -1,4 +1,4 @@
-"""From a Rating to what verl takes of a reward manager. Pure.
+"""Conversion of a Rating to the result of a reward manager of verl. Pure.
 
 verl reads the names of `reward_extra_info` from the first sample of a batch and looks every one of them up in all the
 others, so each sample has the same names, and each name one type: a part without a score has NaN there.

@@ -1,4 +1,4 @@
-"""The same as a custom reward function, for a trainer that keeps another reward manager of verl's.
+"""Pool as a custom reward function, for a trainer that keeps another reward manager of verl's.
 
 reward.custom_reward_function.path=pkg://rewardpool.verl.reward
 +reward.custom_reward_function.reward_kwargs.pool=rl/skywork
@@ -80,7 +80,7 @@ async def compute_score(
 
 
 def check_readable(extra: Mapping[str, Any], prompt_key: str) -> None:
-    """See to it that a model can be shown who said what. Raises ConfigError."""
+    """Check that a model can be shown the turns of a conversation. Raises ConfigError."""
     if prompt_key not in extra:
         raise ConfigError(
             f"{PATH}.prompt_key", f"names {prompt_key!r}, which extra_info lacks: it has {', '.join(sorted(extra))}"

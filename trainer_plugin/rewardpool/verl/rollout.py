@@ -1,4 +1,4 @@
-"""From one row of verl's DataProto to an Episode: the same reading as verl's own reward managers do. Pure."""
+"""Conversion of one row of verl's DataProto to an Episode, read as verl's own reward managers do. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

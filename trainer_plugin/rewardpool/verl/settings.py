@@ -278,7 +278,7 @@ def _check_inline(reward: Mapping[str, Any], writer: Any, *, calls_function: boo
 
 
 def _check_steps(field: str, config: Mapping[str, Any], *, inline: bool) -> None:
-    """See to it that verl takes a reward for each step of a response, and does not make one number of them."""
+    """Check that verl takes a reward for each step of a response, and does not make one number of them."""
     algorithm, trainer = config.get("algorithm") or {}, config.get("trainer") or {}
     if not inline:
         raise ConfigError(

@@ -41,7 +41,7 @@ class Member:
         self._key = key
         self.is_under_way = True
         self.waited_seconds = 0.0
-        """For the others of its group."""
+        """Seconds that it waited for the others of its group."""
 
     async def settled(self, reward: OpenReward, episode: Episode, rating: Rating) -> Rating:
         """Return the rating that the trajectory has when all of its group are scored, by `OpenReward.settled`.
@@ -65,7 +65,7 @@ class Member:
             self.waited_seconds += time.monotonic() - began
 
     def ends(self) -> None:
-        """Let the others wait for this one no more."""
+        """End the others' wait for this one."""
         if self.is_under_way:
             self.is_under_way = False
             self._groups.left(self._key)

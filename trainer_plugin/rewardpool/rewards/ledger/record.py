@@ -1,4 +1,4 @@
-"""One line of a ledger: who scored what, with which number or fault. Pure."""
+"""One line of a ledger: scorer, and number or fault. Pure."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
     episode: Episode
     outcome: PartScore | SampleError
     seconds: float
-    """From the part's turn to its score, queueing and retries included."""
+    """Seconds from the part's turn to its score, queueing and retries included."""
     revisions: Sequence[str]
     """Revisions of the pool's workers that answered."""
     workers: Sequence[str]

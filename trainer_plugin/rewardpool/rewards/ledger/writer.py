@@ -28,11 +28,11 @@ WRITE_SECONDS: Final = 0.2
 MOST_WAITING: Final = 100_000
 """Entries that wait to be written; further ones are left out."""
 CLOSE_SECONDS: Final = 5.0
-"""For what waits to be written at the end."""
+"""Seconds for what waits to be written at the end."""
 REWRITE_SECONDS: Final = 60.0
-"""For the same where files become Parquet, which takes longer than to write their lines."""
+"""Seconds for the same where files become Parquet, which takes longer than to write their lines."""
 FLUSH_SECONDS: Final = 30.0
-"""For what waits to be written when a file is scored, of which the report is the last word."""
+"""Seconds for what waits to be written when a file is scored, of which the report is the last word."""
 
 
 @dataclass(frozen=True, kw_only=True)
