@@ -1,5 +1,6 @@
 """Chart, CRD, operator, routers and workers to the later version and back by helm, under jobs of both versions."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -149,13 +150,13 @@ class Upgrade:
         return self._changes.rows(version, log)
 
     def _note(self, when: str) -> None:
-        """Keep what both command lines say of the CRD, and what the pool has in the renamed field."""
+        """Keep what both command lines say of operator and CRD, and what the pool has in the renamed field."""
         doctors = {version: self._doctor(version) for version in self._clients}
         self._said[when] = {"doctor": doctors, RENAMED: self._stage.pool()["spec"]["router"].get(RENAMED)}
 
-    def _doctor(self, version: str) -> str:
-        said = self._run(version, "doctor").stdout
-        return next((" ".join(line.split()) for line in said.splitlines() if "CRD " in line), said[-300:])
+    def _doctor(self, version: str) -> dict[str, str]:
+        findings = json.loads(self._run(version, "doctor", "--cluster", "--json").stdout)["findings"]
+        return {line["name"]: line["found"] for line in findings if line["name"].startswith(("CRD", "operator"))}
 
     def _rewardpool(self, version: str, *words: str) -> None:
         done = self._run(version, *words)
@@ -165,7 +166,7 @@ class Upgrade:
     def _run(self, version: str, *words: str) -> subprocess.CompletedProcess[str]:
         programs = self._clients[version] / "bin"
         variables = user_environment(os.environ, programs=programs, state=self._scratch / "no-pools")
-        variables |= {"KUBECONFIG": str(self._stage.cluster.kubeconfig), "COLUMNS": "300"}
+        variables |= {"KUBECONFIG": str(self._stage.cluster.kubeconfig)}
         command: list[str | Path] = [programs / "rewardpool", *words]
         return subprocess.run(
             command, env=variables, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False

@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,13 @@ FIELDS = fields_of(custom_resource_definition()["spec"]["versions"][0]["schema"]
 SILENT = Unknown("no answer within 5 s", answered=False)
 REFUSED = Unknown("renew them")
 RIGHTS: dict[str, bool | Unknown] = {"get": True, "list": True, "create": True}
-NAMES = ["API server", f"CRD {names.PLURAL}.{names.GROUP}", *(f"right to {verb} rewardpools" for verb in RIGHTS)]
+OPERATORS = {"rewardpool-system/rewardpool": version("rewardpool")}
+NAMES = [
+    "API server",
+    f"CRD {names.PLURAL}.{names.GROUP}",
+    "operator",
+    *(f"right to {verb} rewardpools" for verb in RIGHTS),
+]
 
 
 def finding(**given: Any) -> Finding:
@@ -35,7 +42,8 @@ def finding(**given: Any) -> Finding:
 
 
 def seen(**given: Any) -> Seen:
-    return Seen(**{"version": "v1.34.4", "served": [names.VERSION], "fields": FIELDS, "rights": RIGHTS, **given})
+    said = {"version": "v1.34.4", "served": [names.VERSION], "fields": FIELDS, "operators": OPERATORS}
+    return Seen(**{**said, "rights": RIGHTS, **given})
 
 
 @pytest.mark.parametrize(
@@ -75,17 +83,21 @@ def test_a_line_that_is_not_ok_has_a_remedy() -> None:
 @pytest.mark.parametrize(
     ("given", "states"),
     [
-        ({}, ["ok", "ok", "ok", "ok", "ok"]),
-        ({"version": "v1.29.0+k3s1"}, ["warning", "ok", "ok", "ok", "ok"]),
-        ({"version": SILENT, "served": SILENT}, ["failed", "failed", "ok", "ok", "ok"]),
-        ({"served": []}, ["ok", "missing", "ok", "ok", "ok"]),
-        ({"served": ["v2"]}, ["ok", "failed", "ok", "ok", "ok"]),
-        ({"fields": FIELDS - {"spec.replicas"}}, ["ok", "warning", "ok", "ok", "ok"]),
-        ({"fields": FIELDS | {"spec.other"}}, ["ok", "warning", "ok", "ok", "ok"]),
-        ({"fields": REFUSED}, ["ok", "warning", "ok", "ok", "ok"]),
+        ({}, ["ok", "ok", "ok", "ok", "ok", "ok"]),
+        ({"version": "v1.29.0+k3s1"}, ["warning", "ok", "ok", "ok", "ok", "ok"]),
+        ({"version": SILENT, "served": SILENT}, ["failed", "failed", "ok", "ok", "ok", "ok"]),
+        ({"served": []}, ["ok", "missing", "ok", "ok", "ok", "ok"]),
+        ({"served": ["v2"]}, ["ok", "failed", "ok", "ok", "ok", "ok"]),
+        ({"fields": FIELDS - {"spec.replicas"}}, ["ok", "warning", "ok", "ok", "ok", "ok"]),
+        ({"fields": FIELDS | {"spec.other"}}, ["ok", "warning", "ok", "ok", "ok", "ok"]),
+        ({"operators": {"a/b": "0.0.1"}}, ["ok", "ok", "warning", "ok", "ok", "ok"]),
+        ({"operators": {}}, ["ok", "ok", "missing", "ok", "ok", "ok"]),
+        ({"operators": REFUSED}, ["ok", "ok", "warning", "ok", "ok", "ok"]),
+        ({"operators": SILENT}, ["ok", "ok", "failed", "ok", "ok", "ok"]),
+        ({"fields": REFUSED}, ["ok", "warning", "ok", "ok", "ok", "ok"]),
         (
             {"rights": {"get": True, "list": REFUSED, "create": False}},
-            ["ok", "ok", "ok", "failed", "missing"],
+            ["ok", "ok", "ok", "ok", "failed", "missing"],
         ),
     ],
 )
@@ -108,6 +120,11 @@ def test_pools_of_a_cluster_need_it_its_crd_and_the_right_to_read_them(
     given: dict[str, Any], needed: list[str]
 ) -> None:
     assert [line.name for line in broken(cluster.lines(seen(**given), namespace="rl"), "cluster")] == needed
+
+
+def test_an_operator_of_another_version_is_told_from_this_program() -> None:
+    line = cluster.lines(seen(operators={"rewardpool-system/rewardpool": "9.0.0"}), namespace="rl")[2]
+    assert line.found == f"9.0.0 (rewardpool-system/rewardpool), and this program is {version('rewardpool')}"
 
 
 def test_an_older_crd_is_told_by_the_fields_it_lacks() -> None:

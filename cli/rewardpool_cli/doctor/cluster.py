@@ -1,7 +1,7 @@
 """Checks of the API server: its answers, RewardPools as this client knows them, and the user's rights.
 
-Everything asked takes no more rights than every user has: the versions and schemas that an API server publishes, and
-reviews of one's own rights.
+Everything asked but the operator's version takes no more rights than every user has: the versions and schemas that an
+API server publishes, and reviews of one's own rights.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from importlib import metadata
 from typing import Any, Final
 
 from rewardpool_api import names
@@ -19,7 +20,7 @@ from rewardpool_cli.doctor.finding import Finding, State
 from rewardpool_cli.errors import CommandError
 from rewardpool_cli.targets import Target
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
-from rewardpool_kube.resources import Resource
+from rewardpool_kube.resources import DEPLOYMENTS, Resource
 
 CALL_SECONDS: Final = 5.0
 """Seconds of each call; all are made side by side."""
@@ -31,6 +32,9 @@ MOST_NAMED: Final = 3
 """Fields that are named of those that a schema lacks."""
 
 _CRD: Final = f"{names.PLURAL}.{names.GROUP}"
+_VERSION_LABEL: Final = "app.kubernetes.io/version"
+_OPERATOR: Final = "app.kubernetes.io/component=operator,app.kubernetes.io/part-of=rewardpool"
+"""As the chart labels it."""
 _REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 _INSTALL: Final = "install the chart, or `rewardpool crd | kubectl apply --server-side -f -`, as an administrator"
 _FIRST: Final = "repair the API server's line first"
@@ -55,6 +59,8 @@ class Seen:
     """Versions of RewardPools; none where it knows no RewardPools."""
     fields: frozenset[str] | Unknown
     """Fields of a pool in this client's version, by path."""
+    operators: Mapping[str, str] | Unknown
+    """Version by NAMESPACE/NAME of each operator that the chart installed."""
     rights: Mapping[str, bool | Unknown]
     """Verb → whether the user has it on rewardpools."""
 
@@ -80,13 +86,15 @@ async def _look(target: Target, environ: Mapping[str, str]) -> list[Finding]:
 
 
 async def _ask(cluster: Cluster) -> Seen:
-    version, served, fields, *rights = await asyncio.gather(
+    version, served, fields, operators, *rights = await asyncio.gather(
         _answered(_version(cluster)),
         _answered(_served(cluster)),
         _answered(_fields(cluster)),
+        _answered(_operators(cluster)),
         *(_answered(_may(cluster, verb)) for verb in RIGHTS),
     )
-    return Seen(version=version, served=served, fields=fields, rights=dict(zip(RIGHTS, rights, strict=True)))
+    granted = dict(zip(RIGHTS, rights, strict=True))
+    return Seen(version=version, served=served, fields=fields, operators=operators, rights=granted)
 
 
 async def _answered(call: Awaitable[Any]) -> Any:
@@ -124,6 +132,11 @@ async def _fields(cluster: Cluster) -> frozenset[str]:
     return fields_of(pool)
 
 
+async def _operators(cluster: Cluster) -> dict[str, str]:
+    found = [each["metadata"] for each in await cluster.kube.list(DEPLOYMENTS, "", selector=_OPERATOR)]
+    return {f"{each['namespace']}/{each['name']}": str(each["labels"].get(_VERSION_LABEL)) for each in found}
+
+
 async def _may(cluster: Cluster, verb: str) -> bool:
     attributes = {"group": names.GROUP, "resource": names.PLURAL, "verb": verb, "namespace": cluster.namespace}
     review = {
@@ -138,9 +151,14 @@ def lines(seen: Seen, *, namespace: str) -> list[Finding]:
     """From what was said to lines; pure."""
     if isinstance(seen.version, Unknown) and not seen.version.answered:
         # One reason, said once.
-        seen = replace(seen, **{name: _unsaid(getattr(seen, name)) for name in ("served", "fields")})
+        seen = replace(seen, **{name: _unsaid(getattr(seen, name)) for name in ("served", "fields", "operators")})
         seen = replace(seen, rights={verb: _unsaid(allowed) for verb, allowed in seen.rights.items()})
-    return [_version_line(seen.version), _crd_line(seen), *_right_lines(seen, namespace)]
+    return [
+        _version_line(seen.version),
+        _crd_line(seen),
+        _operator_line(seen.operators),
+        *_right_lines(seen, namespace),
+    ]
 
 
 def _unsaid(said: Any) -> Any:
@@ -185,6 +203,22 @@ def _crd_line(seen: Seen) -> Finding:
         found = f"{names.VERSION}, newer than this program, which does not know {_some(newer)}"
         return _line(name, "warning", found, "install the rewardpool of the cluster's chart")
     return _line(name, "ok", f"{names.VERSION}, with this program's fields")
+
+
+def _operator_line(operators: Mapping[str, str] | Unknown) -> Finding:
+    name, ours = "operator", metadata.version("rewardpool")
+    if isinstance(operators, Unknown):
+        if not operators.answered:
+            return _line(name, "failed", _not_known(operators), _FIRST)
+        remedy = f"nothing needs it; who installed it sees it in the Deployment's label {_VERSION_LABEL}"
+        return _line(name, "warning", f"its version is {_not_known(operators)}", remedy)
+    if not operators:
+        return _line(name, "missing", "the chart installed none", "install the chart: without it no pool changes")
+    found = "; ".join(f"{version} ({where})" for where, version in sorted(operators.items()))
+    if set(operators.values()) == {ours}:
+        return _line(name, "ok", found)
+    remedy = "both work together; install the same version for what is new in one of them"
+    return _line(name, "warning", f"{found}, and this program is {ours}", remedy)
 
 
 def _right_lines(seen: Seen, namespace: str) -> Iterator[Finding]:
