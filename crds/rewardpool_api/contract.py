@@ -31,6 +31,10 @@ is an object that decides nothing: `name`, `seconds` of work on the request, and
 During a rollout workers of two revisions answer. A request that only one of them may answer says so in the same header:
 `ID;revision=REVISION`. A worker of another one scores nothing and answers with the error `other_revision`, with status
 200 like every refusal; what the trainer goes by is the answer's `revision`.
+
+The contract has a version, for changes that the other end would misread. Version 1 is never written, so it costs
+nothing; a later one is in the request's header, `ID;wire=2`, and in the answer, `"wire": 2`. Each end compares it with
+its own before it reads anything else: a worker refuses with the error `other_wire`, a trainer takes no score.
 """
 
 import json
@@ -51,6 +55,13 @@ REQUEST_ID_HEADER = "x-correlation-id"
 """The same for all attempts of one request, whose answers are interchangeable."""
 ANY_MODEL = "unknown"
 """The `model` of a request for the model that is there: smg sends it to any worker, sglang-router ignores the field."""
+
+WIRE_VERSION = 1
+"""Of this contract. A field that the other end may leave out or ignore makes no other version."""
+WIRE = ";wire="
+"""Between a request's id and a version that is not 1."""
+OTHER_WIRE = "other_wire"
+"""`error.code` of a worker that another version of the contract was spoken to."""
 
 WANTED_REVISION = ";revision="
 """Between a request's id and the one revision that may answer."""
@@ -106,6 +117,12 @@ class InvalidResponseError(ValueError):
     """An answer that is not what the contract says; the message says in what way. Never turned into a number."""
 
 
+def request_header(request_id: str, revision: str | None) -> str:
+    """Value of `x-correlation-id`; `revision` is the one that may answer, None where any may."""
+    begun = request_id if WIRE_VERSION == 1 else f"{request_id}{WIRE}{WIRE_VERSION}"
+    return begun if revision is None else f"{begun}{WANTED_REVISION}{revision}"
+
+
 class Echo(NamedTuple):
     """What an answer must repeat of its request."""
 
@@ -121,7 +138,7 @@ class Echo(NamedTuple):
     @property
     def header(self) -> str:
         """Value of the request's header, which the answer repeats."""
-        return self.request_id if self.revision is None else f"{self.request_id}{WANTED_REVISION}{self.revision}"
+        return request_header(self.request_id, self.revision)
 
 
 class Worker(NamedTuple):
@@ -146,6 +163,14 @@ class Signature(NamedTuple):
     def worker(self) -> Worker:
         """Who answered. It is for people, so what cannot be read is left out; read when it is asked for."""
         return _worker(self.said_of_worker)
+
+
+def other_wire(*, trainer: object, worker: object) -> str:
+    """What is wrong where the two ends speak different versions, and what to do."""
+    return (
+        f"the trainer speaks version {trainer!r:.20} of the wire contract and the worker version {worker!r:.20}:"
+        " install the pool's version of rewardpool for the trainer, or upgrade the pool"
+    )
 
 
 class OtherRevisionError(ValueError):
@@ -234,10 +259,13 @@ def signature_in(answer: dict[str, Any], echo: Echo) -> Signature:
     """Return whose an answer is.
 
     Raises:
-        InvalidResponseError: the answer is to another request, or lacks what a worker of RewardPool says.
+        InvalidResponseError: the answer is of another version of the contract or to another request, or lacks what a
+            worker of RewardPool says.
         OtherRevisionError: another revision answered than the one that may.
         OtherTokenizerError: the model that answered took the sample's token ids for other words.
     """
+    if (wire := answer.get("wire", 1 if echo.is_required else WIRE_VERSION)) != WIRE_VERSION:
+        raise InvalidResponseError(other_wire(trainer=WIRE_VERSION, worker=wire))
     request_id, revision, tokenizer = answer.get("request_id"), answer.get("revision"), answer.get("tokenizer")
     if request_id != echo.header and (request_id is not None or echo.is_required):
         if request_id is None:

@@ -106,13 +106,23 @@ def test_json_that_is_nested_too_deeply_is_the_callers_fault(start: Start, body:
         assert json.load(said)["error"]["code"] == "invalid_sample"
 
 
-def test_a_function_is_not_called_for_another_revision(start: Start) -> None:
+@pytest.mark.parametrize(
+    ("request_id", "code"),
+    [
+        ("r-1;revision=other", "other_revision"),
+        ("r-1;wire=2", "other_wire"),
+        ("r-1;wire=2;revision=5f1c", "other_wire"),
+    ],
+)
+def test_a_function_is_not_called_for_another_revision_or_wire_contract(
+    start: Start, request_id: str, code: str
+) -> None:
     server = start("detailed", REWARDPOOL_REVISION="5f1c")
     body = json.dumps({"model": "rm", "input": json.dumps(a_sample("4"))}).encode()
-    headers = {"content-type": "application/json", "x-correlation-id": "r-1;revision=other"}
+    headers = {"content-type": "application/json", "x-correlation-id": request_id}
     with urlopen(Request(f"{server.url}/v1/embeddings", body, headers), timeout=30) as reply:
         answer = json.load(reply)
-    assert (answer["error"]["code"], answer["revision"], answer["data"]) == ("other_revision", "5f1c", [])
+    assert (answer["error"]["code"], answer["revision"], answer["data"]) == (code, "5f1c", [])
 
 
 def test_a_functions_score_comes_by_the_contract(start: Start) -> None:

@@ -835,6 +835,14 @@ async def test_a_request_for_another_revision_is_refused_before_the_engine_is_as
     assert scored["data"][0]["embedding"] == [-1.5]
 
 
+async def test_a_request_of_another_wire_contract_is_refused_in_words_before_the_engine_is_asked() -> None:
+    engine = FakeEngine(classify=(200, classification(-1.5)))
+    app, content = worker(engine, revision="5f1c"), {"model": "rm", "input": "hello"}
+    refused = (await ask(app, "POST", "/v1/embeddings", content, x_correlation_id="r-1;wire=2;revision=5f1c")).json()
+    assert (refused["error"]["code"], refused["data"]) == ("other_wire", [])
+    assert "the worker version 1" in refused["error"]["message"]
+
+
 async def test_an_answer_says_which_worker_worked_on_it_for_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_WORKER, "skywork-0")
     clock = Clock()

@@ -27,7 +27,7 @@ from typing import Any, get_args
 from aiohttp import web
 
 from rewardpool_api import names
-from rewardpool_api.contract import ANY_MODEL, REQUEST_ID_HEADER, SCORE_PATH, WANTED_REVISION, CallerError
+from rewardpool_api.contract import ANY_MODEL, REQUEST_ID_HEADER, SCORE_PATH, CallerError
 from rewardpool_api.names import OnMissing, SandboxNetwork
 from rewardpool_runtime.functions.limits import ALL, Limits
 from rewardpool_runtime.functions.load import FunctionLoadError
@@ -41,8 +41,7 @@ from rewardpool_runtime.http_server import Runner, read_body
 from rewardpool_runtime.state_files import state_dir
 from rewardpool_worker.engine_side.middleware.answers import (
     echo,
-    is_for_another,
-    other_revision,
+    refused_for_another,
     worker_fields,
     worker_name,
 )
@@ -213,7 +212,7 @@ class FunctionServer:
         # Bytes that are no UTF-8 arrive as lone surrogates.
         request_id = None if header is None else header.encode(errors="surrogateescape")
         revision = self._options.revision
-        refused = other_revision(revision) if is_for_another(request_id, revision) else None
+        refused = refused_for_another(request_id, revision)
         try:
             answer, seconds = (refused, 0.0) if refused else await self._answer(request)
         except StarvedError as error:
@@ -260,8 +259,8 @@ class FunctionServer:
             return self._refused(CallerError(code="invalid_sample", message=str(error))), 0.0
         except WrongModelError as error:
             return self._refused(error.refusal), 0.0
-        # Trainers ask by the id alone, whichever revision it is for.
-        named, _, _ = request_id.partition(WANTED_REVISION)
+        # Trainers ask by the id alone, whatever else the header says.
+        named, _, _ = request_id.partition(";")
         with self._in_work.request(named, calls=len(samples)) as work:
             # One sample, as nearly every request has, needs no task of its own, which costs 20 µs.
             alone = len(samples) == 1

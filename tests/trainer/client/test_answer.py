@@ -9,10 +9,11 @@ from rewardpool.client.answer import check_echo, read_judgement
 from rewardpool.client.answer import read_score as read_echoed_score
 from rewardpool.client.retry import RetryableError
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleTooLongError, ScoreError
+from rewardpool_api import contract
 from rewardpool_api.contract import CallerError, Echo, Signature, Worker
 
 
-def body(*items: object, **fields: str) -> bytes:
+def body(*items: object, **fields: object) -> bytes:
     return json.dumps({"data": list(items), **fields}).encode()
 
 
@@ -211,6 +212,20 @@ ONE = {"index": 0, "embedding": [0.5]}
 def test_an_answer_says_which_revision_scored() -> None:
     answer = body(ONE, request_id="r-1", revision="5f1c")
     assert read_echoed_score(200, answer, "s", echo=Echo("r-1", is_required=True)) == (0.5, Signature("5f1c", None))
+
+
+@pytest.mark.parametrize("is_required", [True, False])
+def test_an_answer_of_another_wire_contract_is_refused_in_words(is_required: bool) -> None:
+    answer = body(ONE, request_id="r-1", revision="5f1c", wire=2)
+    with pytest.raises(RetryableError, match="trainer speaks version 1 of the wire contract and the worker version 2"):
+        read_echoed_score(200, answer, "s", echo=Echo("r-1", is_required))
+
+
+def test_an_answer_without_a_version_is_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "WIRE_VERSION", 2)
+    assert Echo("r-1", is_required=True, revision="5f1c").header == "r-1;wire=2;revision=5f1c"
+    with pytest.raises(RetryableError, match="the worker version 1: install"):
+        read_echoed_score(200, body(ONE, request_id="r-1;wire=2"), "s", echo=Echo("r-1", is_required=True))
 
 
 @pytest.mark.parametrize("is_required", [True, False])

@@ -30,7 +30,7 @@ from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import find_pool
 from rewardpool.discovery.outside import check_address
 from rewardpool.discovery.resolver import EndpointResolver
-from rewardpool_api.contract import REQUEST_ID_HEADER, WANTED_REVISION
+from rewardpool_api.contract import REQUEST_ID_HEADER, request_header
 from rewardpool_api.names import WORKERS_METRICS_PATH
 from rewardpool_runtime.trust import verifying_context
 
@@ -249,12 +249,10 @@ class Connections:
         attempt.key = self._key_for(request, endpoint)
         tls = None if endpoint.ca is None else _verifying(endpoint.ca)
         to = target(endpoint.url + request.path, key=attempt.key, tls=tls, is_own=endpoint.is_own)
-        request_id, revision = request.id, request.revision
-        wanted = "" if revision is None else f"{WANTED_REVISION}{revision}"
         # The second one is for logs, and some gateways write their own there.
         headers = (
-            f"{REQUEST_ID_HEADER}: {request_id}{wanted}\r\n"
-            f"x-request-id: {request_id}-{request.attempts}\r\n{request.trace}"
+            f"{REQUEST_ID_HEADER}: {request_header(request.id, request.revision)}\r\n"
+            f"x-request-id: {request.id}-{request.attempts}\r\n{request.trace}"
         )
         self._http.send(attempt, to, headers.encode("latin-1"), body)
 

@@ -34,8 +34,7 @@ from rewardpool_api.contract import REQUEST_ID_HEADER, CallerError
 from rewardpool_api.names import LOAD_PATH, READY_PATH, SLEEP_PATH
 from rewardpool_worker.engine_side.middleware.answers import (
     echo,
-    is_for_another,
-    other_revision,
+    refused_for_another,
     with_echo,
     worker_fields,
     worker_name,
@@ -137,8 +136,9 @@ class ScoreMiddleware:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(receive, self._settings.max_body_bytes)
-        if is_for_another(header(scope, REQUEST_ID_HEADER.encode()), self._settings.revision):
-            await self._answer(scope, send, other_revision(self._settings.revision))
+        request_id = header(scope, REQUEST_ID_HEADER.encode())
+        if (refused := refused_for_another(request_id, self._settings.revision)) is not None:
+            await self._answer(scope, send, refused)
             return
         if body is None:
             await self._refuse(scope, send, f"the request has more than {self._settings.max_body_bytes} bytes")
