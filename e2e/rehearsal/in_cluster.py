@@ -55,6 +55,7 @@ def rows(
             return Upgrade(stage, packages, clients, scratch).play()
         except (StoryError, ClusterError):
             FAILURE.write_text(evidence(cluster, namespace=NAMESPACE))
+            say(f"what it looked like: {FAILURE}")
             raise
         finally:
             stage.attempt("delete", "pod", LATER_JOB, "--ignore-not-found", "--timeout=60s")

@@ -99,31 +99,56 @@ class Machine:
 
 def rows(
     index: Index, packages: Packages, clients: Mapping[str, Path], folder: Path, *, back: bool
-) -> tuple[list[Row], str]:
+) -> tuple[list[Row], dict[str, str]]:
     """Stream to a pool of the other version, both ways; then change the installation below a pool, and `back`.
 
     Returns:
-        What became of the samples, and what the later version says of a manifest with the renamed field.
+        What became of the samples, and what is said where the two ends do not fit together.
     """
-    steps, made = index.steps, folder / "environments"
-    now, later = packages.now, packages.later
-    servers = {
-        each: index.make(made / f"pool-{each}", sys.executable, f"rewardpool[router]=={each}") for each in (now, later)
+    made, now, later = folder / "environments", packages.now, packages.later
+    pools = {
+        one: index.make(made / f"pool-{one}", sys.executable, f"rewardpool[router]=={one}") for one in (now, later)
     }
-    machine = Machine(folder / "machine", steps)
+    machine = Machine(folder / "machine", index.steps)
     found: list[Row] = []
+    said: dict[str, str] = {}
     for server, client in ((now, later), (later, now)):
         changes = Changes(WHERE)
-        with (
-            machine.pool(servers[server]),
-            machine.job(clients[client]) as log,
-            changes.during("nothing", server=server, workers=machine.workers),
-        ):
-            time.sleep(STEADY_SECONDS)
+        with machine.pool(pools[server]):
+            with (
+                machine.job(clients[client]) as log,
+                changes.during("nothing", server=server, workers=machine.workers),
+            ):
+                time.sleep(STEADY_SECONDS)
+            if client == later:
+                said["other_wire"] = _refused_wire(machine, clients[client])
         found += changes.rows(client, log)
-    after = [later, now] if back else [later]
-    found += _in_place(index, machine, servers[now], after, job=(now, clients[now]))
-    return found, _refused_field(machine, servers[later])
+    versions = [later, now] if back else [later]
+    found += _in_place(index, machine, pools[now], versions, job=(now, clients[now]))
+    said["renamed_field"] = _refused_field(machine, pools[later])
+    return found, said
+
+
+def _refused_wire(machine: Machine, client: Path) -> str:
+    """What a client says that speaks another version of the wire contract than the pool's workers.
+
+    Raises:
+        StepError: It scores all the same, or says something else.
+    """
+    [contract] = client.glob("lib/python3*/site-packages/rewardpool_api/contract.py")
+    text = contract.read_text()
+    try:
+        # Not written over: the installer may have linked it to its cache.
+        contract.unlink()
+        contract.write_text(text.replace("\nWIRE_VERSION = 1\n", "\nWIRE_VERSION = 2\n"))
+        machine.rewardpool(client, "score", "a text", "--pool", f"default/{POOL}")
+    except StepError as error:
+        if "of the wire contract" not in str(error):
+            raise
+        return str(error)
+    finally:
+        contract.write_text(text)
+    raise StepError("a client of another wire contract than the workers scored a sample")
 
 
 def _in_place(
