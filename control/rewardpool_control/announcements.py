@@ -21,7 +21,7 @@ from rewardpool_control.autoscaler.signals import Announcement
 MOST: Final = 32
 """Announcements of one pool that count."""
 RETENTION: Final = timedelta(minutes=10)
-"""For so long one that lapsed is kept, for people to see, and for a trainer that comes back to find it as it was."""
+"""Time for which a lapsed one is kept, for people to see, and for a trainer that comes back to find it as it was."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Renewal:
     written: datetime
     """By the clock of its keeper."""
     at: datetime
-    """By this operator's clock: what the announcement says of times counts from here."""
+    """Time by this operator's clock, from which the announcement's times count."""
     excused_seconds: float = 0.0
     """Seconds since in which it could not be renewed; it lasts that much longer."""
 
 
 class Renewals:
-    """When each announcement was renewed, by this operator's own clock; kept from look to look.
+    """Renewals of announcements by this operator's own clock; kept from pass to pass.
 
     The keeper of the announcements (an API server, a file system) says when each was written, by a clock of its own,
     which need not agree with ours. So that time is compared with itself: when it is another one than at the last look,
@@ -50,7 +50,7 @@ class Renewals:
         self._known: dict[str, Renewal] = {}
 
     def look(self, written: Mapping[str, datetime], *, now: datetime) -> Mapping[str, Renewal]:
-        """Take in what is there now, and forget what is not."""
+        """Record the present announcements, and forget those that are gone."""
         self._known = {name: self._renewal(name, time, now) for name, time in written.items()}
         return self._known
 
@@ -68,7 +68,7 @@ class Renewals:
 
 
 def lasting(stated: object) -> tuple[float, str]:
-    """For how many seconds an announcement holds, and what had to be changed about that, in words."""
+    """Return the seconds for which an announcement holds, and the corrections of that, in words."""
     if stated is None:
         return LEASE_SECONDS, f"it does not say how long it lasts: taken for {LEASE_SECONDS} s"
     if isinstance(stated, bool) or not isinstance(stated, int | float) or not isfinite(stated) or stated <= 0:
@@ -94,7 +94,7 @@ class UnreadAnnouncement:
 
     @property
     def seconds(self) -> float:
-        """For so long after its renewal it counts."""
+        """Seconds after its renewal for which it counts."""
         return lasting(self.stated)[0] + self.renewal.excused_seconds
 
     def has_lapsed(self, now: datetime) -> bool:
@@ -103,7 +103,7 @@ class UnreadAnnouncement:
 
 
 def announcements(unread: Collection[UnreadAnnouncement], *, now: datetime) -> tuple[Announcement, ...]:
-    """Those that count, by name.
+    """Return those that count, by name.
 
     Of too many, the ones that did not lapse count, and of these the ones that were there first: neither what is left of
     old jobs nor a flood of new ones pushes out a job that is under way.

@@ -63,7 +63,7 @@ class GoldenScores:
     scores: tuple[float | None, ...]
     """In the order of the texts; None where the model gave none."""
     refusal: str | None = None
-    """Why the first of those has none, in the worker's words."""
+    """Reason for the first missing one, in the worker's words."""
 
     def to_annotation(self) -> str:
         """The text of the annotation."""

@@ -17,7 +17,7 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class Leave:
-    """Take a worker off a router's list."""
+    """Remove a worker from a router's list."""
 
     router: str
     worker_id: str
@@ -26,7 +26,7 @@ class Leave:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Have a worker score the golden set in the background, and keep the scores with its revision."""
+    """Score the golden set by a worker in the background, and keep the scores with its revision."""
 
     revision: str
     worker_url: str

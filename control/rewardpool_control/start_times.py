@@ -19,7 +19,7 @@ class _Watched:
 
 
 class StartTimes:
-    """Those of one pool's workers, kept from look to look."""
+    """Start times of one pool's workers, kept from pass to pass."""
 
     def __init__(self) -> None:
         # On one machine a new worker may have the name of one that is gone.

@@ -29,7 +29,8 @@ APART_SECONDS: Final = 3.0
 FRESH_SECONDS: Final = 1.0
 """A router's metrics that are older were counted at another moment than the look."""
 VALID_SECONDS: Final = 3.0
-"""For so long a measurement is passed on, so that those of several workers meet; not long enough to be kept twice."""
+"""Seconds for which a measurement is passed on, so that those of several workers meet; not long enough to be kept
+twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,7 @@ class BusyWorker:
         """Requests between the last two looks, which may have missed all of those that take milliseconds."""
 
     def look(self, count: Count | None, *, now: float) -> tuple[float, int] | None:
-        """Take in what is seen at `now`; None for metrics that are missing.
+        """Record what is seen at `now`; returns None for metrics that are missing.
 
         Returns:
             Requests a second, more than 0, and the least requests in flight meanwhile, not 0; None while nothing was
@@ -105,7 +106,7 @@ class BusyWorker:
 
 
 class Throughputs:
-    """Those of all workers of one pool, kept from look to look."""
+    """Throughput of all workers of one pool, kept from pass to pass."""
 
     def __init__(self) -> None:
         self._busy: dict[str, BusyWorker] = {}
@@ -134,7 +135,7 @@ class Throughputs:
 
 
 def _counts(routers: Sequence[Router]) -> dict[str, Count | None]:
-    """By the URL of every worker that is on a router's list; None where a router does not say."""
+    """Return the counts by the URL of every worker that is on a router's list; None where a router does not say."""
     counts: dict[str, Count | None] = {}
     for router in routers:
         for entry in router.registered or ():

@@ -84,7 +84,7 @@ def choose_visible(found: Sequence[Gpu] | None, given: str | None, *, where: str
 
 
 def refusal(pool: RewardPool, visible: Sequence[Gpu], owners: Mapping[str, str]) -> str | None:
-    """Why the pool's replicas cannot have a GPU each, and what to do; None when they can.
+    """Return why the pool's replicas cannot have a GPU each, and what to do; None when they can.
 
     Args:
         pool: As declared. Of one that scales itself the least it has must fit.

@@ -25,7 +25,7 @@ _pool: ContextVar[str | None] = ContextVar("pool", default=None)
 
 @contextmanager
 def about(pool: str) -> Iterator[None]:
-    """Everything logged inside, in tasks begun there too, is about this pool (`namespace/name`)."""
+    """Attribute everything logged inside, in tasks begun there too, to this pool (`namespace/name`)."""
     token = _pool.set(pool)
     try:
         yield

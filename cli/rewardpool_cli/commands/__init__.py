@@ -97,7 +97,7 @@ class Commands(TyperGroup):
 
 
 def in_words(message: str) -> str:
-    """Why a value is refused, as a user reads it."""
+    """Return why a value is refused, as a user reads it."""
     message = message.removeprefix("Value error, ")
     number = re.match(r"Input should be a valid (integer|number)", message)
     return (

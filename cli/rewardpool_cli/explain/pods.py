@@ -86,7 +86,7 @@ def pod_explanations(evidence: Evidence, component: str) -> list[Explanation]:
 
 
 def problem_of(pod: Object, *, warning: str | None) -> PodProblem | None:
-    """Why a pod does not serve; None for one that does, or is leaving."""
+    """Return why a pod does not serve; None for one that does, or is leaving."""
     if is_deleting(pod) or names.ANNOTATION_DRAINING_SINCE in (pod["metadata"].get("annotations") or {}):
         return None
     for condition in pod.get("status", {}).get("conditions", []):

@@ -15,7 +15,6 @@ class Ask:
     exact: float
     """Replicas, before rounding up; the tolerance goes by this."""
     reason: str
-    """In words."""
 
     @classmethod
     def whole(cls, replicas: int, reason: str) -> Self:

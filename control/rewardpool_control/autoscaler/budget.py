@@ -38,9 +38,9 @@ class Allowance:
     """Replicas that a pool may have of its budget now."""
 
     replicas: int
-    """No more than it wants."""
+    """At most what it wants."""
     reason: str | None = None
-    """Why it is less, in words; None when it is not."""
+    """Reason for which it is less, in words; None when it is not."""
     taken_by: tuple[str, ...] = ()
     """Names of the pools that have the rest, most first; empty when nothing is missing."""
 
@@ -194,7 +194,7 @@ def _kept(claim: Claim) -> int:
 
 
 def _growth(claims: Sequence[Claim], shares: Mapping[str, int]) -> list[_Bid]:
-    """The same bids, for what the pools lack of their shares."""
+    """Return the same bids, for what the pools lack of their shares."""
     kept = {claim.pool: _kept(claim) for claim in claims}
     return [replace(bid, up_to=min(bid.up_to, shares[bid.pool]) - kept[bid.pool]) for bid in _bids(claims)]
 
@@ -228,7 +228,7 @@ class _Taker:
 
 
 def _takers(others: Sequence[Claim], shares: Mapping[str, int]) -> list[_Taker]:
-    """Those with most first."""
+    """Return those pools, the ones with most first."""
     takers = [_Taker(claim=claim, share=shares[claim.pool]) for claim in others]
     return sorted((taker for taker in takers if taker.replicas), key=lambda taker: (-taker.replicas, taker.claim.pool))
 

@@ -33,7 +33,7 @@ class Expected:
 
     begins: datetime
     replicas: int
-    """As many as the last bursts were worth, at most."""
+    """At most as many as the last bursts were worth."""
     every_seconds: float
 
 
@@ -42,9 +42,9 @@ class Height:
     """Requests of one moment, in replicas."""
 
     to_answer: int
-    """To answer those that are there in time."""
+    """Replicas to answer those that are there in time."""
     to_keep_up: int
-    """To keep up with more of them, if they come like this for long."""
+    """Replicas to keep up with more of them, if they come like this for long."""
     settled_seconds: float
     """Seconds from a burst's begin until its requests are those that come, and not those that came at once."""
 

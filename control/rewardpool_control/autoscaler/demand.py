@@ -53,7 +53,7 @@ class Fleet:
     per_replica: int | None
     """Requests that policy QueueDepth gives a replica, where there is one; stands in for the rate."""
     most: int
-    """No more are ever wanted."""
+    """Most replicas that are ever wanted."""
     bursts: Sequence[Burst] = ()
     """The last ones."""
 
@@ -164,7 +164,7 @@ def _status(announcement: Announcement, *, now: datetime, message: str = "") -> 
 
 
 def _next_burst(demand: Demand, renewed: datetime, now: datetime) -> datetime | None:
-    """When the present burst or the next one begins; None where the job does not know."""
+    """Return when the present burst or the next one begins; None where the job does not know."""
     if demand.phase == "Rollout":
         return now
     if demand.starts_in_seconds is None:

@@ -120,7 +120,7 @@ class _Case:
         return limits.within_tolerance(ask, current=self.current, percent=self.scaling.tolerance_percent)
 
     def without_metrics(self) -> _Sized:
-        """Nothing is taken away; what the known requests are worth, and what a job announced, may be added."""
+        """Return the size without metrics: nothing is taken away; known requests and announcements may add."""
         known = self.for_requests or Ask.whole(0, MISSING)
         ask = self.plans.ask if self.is_near(known) else _largest([known, self.plans.ask])
         sized = _Sized(

@@ -98,7 +98,7 @@ class ServiceRate:
 
 
 def service_rate(known: ServiceRateStatus | None, *, spec: ServiceRateSpec) -> ServiceRate | None:
-    """As measured, as the manifest says, or None."""
+    """Return the rate as measured, else the manifest's, else None."""
     if known is not None:
         return ServiceRate(per_replica=known.per_replica, latency_seconds=known.in_flight / known.per_replica)
     if spec.initial_per_replica is not None:

@@ -47,11 +47,11 @@ class Announcement:
     renewed: datetime
     """By the clock of `Signals.now`, or of the API server; never by the trainer's."""
     seconds: float
-    """For so long it holds unless it is renewed."""
+    """Seconds for which it holds unless it is renewed."""
     demand: Demand | None = None
     """None where it makes no sense."""
     problem: str | None = None
-    """Why it makes none."""
+    """Reason for which it is malformed."""
     note: str = ""
     """Corrections of it, in words, where it counts and not all of it could be believed."""
 
@@ -87,7 +87,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Signals:
-    """Everything that the number of replicas follows from, beside the spec and the last decision."""
+    """Input of the number of replicas, beside the spec and the last decision."""
 
     now: datetime
     """Timezone-aware, UTC."""
@@ -102,7 +102,7 @@ class Signals:
     serving: int = 0
     """Number of those that answer."""
     unschedulable: str | None = None
-    """Why a worker fits nowhere, in the scheduler's words; None when all fit."""
+    """Reason for which a worker fits nowhere, in the scheduler's words; None when all fit."""
     answered: int = 0
     """Requests that were answered since the look before: some are too short to be seen in flight."""
     throughputs: tuple[Throughput, ...] = ()
@@ -124,7 +124,7 @@ def samples_per_request(announcements: Sequence[Announcement], *, now: datetime)
 
 
 def in_samples(signals: Signals, *, each: float) -> Signals:
-    """The same with samples in the place of requests, so many in each: in what routers hold and what replicas do."""
+    """Return the signals with samples in place of requests, so many in each: in routers and in what replicas do."""
     load = signals.load
     return replace(
         signals,

@@ -25,9 +25,10 @@ from rewardpool_control.snapshot import Failure, Snapshot, Worker
 from rewardpool_runtime.untrusted import printable
 
 LISTING_PATIENCE_SECONDS: Final = 60.0
-"""For so long a router may lack a worker before the pool is degraded; it takes a few seconds to list one."""
+"""Seconds for which a router may lack a worker before the pool is degraded; it takes a few seconds to list one."""
 METRICS_PATIENCE_SECONDS: Final = 30.0
-"""For so long metrics may be missing before the pool is degraded: a router that starts has none for some seconds."""
+"""Seconds for which metrics may be missing before the pool is degraded: a router that starts has none for some seconds.
+"""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Facts:
 
     @property
     def tls(self) -> Failure | None:
-        """Why no router can have its certificate."""
+        """Failure where no router can have its certificate."""
         problem = self.snapshot.tls_problem
         return None if problem is None else Failure(reason=ConditionReason.TLS_UNUSABLE, message=problem)
 
@@ -258,7 +259,7 @@ def _rolling(facts: Facts, *, holds: Literal["True", "False"]) -> Finding | None
 
 
 def _stopped(facts: Facts) -> Finding | None:
-    """Why the present revision does not go on; None when it does."""
+    """Return why the present revision does not go on; None when it does."""
     if facts.rollout is None:
         return None
     snapshot, choice, present = facts.snapshot, facts.rollout.choice, facts.snapshot.revision
@@ -394,7 +395,7 @@ def _sandboxed(facts: Facts) -> Finding | None:
 
 
 def _needed_metrics(snapshot: Snapshot) -> str | None:
-    """Which metrics are missing of those that the size follows from; None when none are."""
+    """Return the missing metrics of those that the size follows from; None when none are."""
     spec = snapshot.pool.spec
     follows_load = spec.autoscaling is not None and not spec.autoscaling.is_external and not spec.suspend
     return missing_metrics(snapshot) if follows_load else None

@@ -31,7 +31,7 @@ def least_load(snapshot: Snapshot) -> LoadStatus | None:
 
 
 def missing_metrics(snapshot: Snapshot) -> str | None:
-    """Which metrics are missing, in words that stay the same while they are; None when all are there."""
+    """Return the missing metrics, in words that stay the same while they are; None when all are there."""
     staying = _staying(snapshot)
     if not staying:
         return "there is no router"

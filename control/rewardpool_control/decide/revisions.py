@@ -40,7 +40,7 @@ class RevisionChoice:
     overdue: bool = False
     """True if the present revision had its time, and there is no good one to go back to."""
     hopeless: ConditionReason | None = None
-    """Why no other attempt of the present revision would change anything; it is overdue then."""
+    """Reason for which no other attempt of the present revision would change anything; it is overdue then."""
     parity: Parity
     memory: RolloutStatus
     """State that the status keeps of it."""
@@ -205,7 +205,7 @@ def first_without_score(workers: Sequence[Worker]) -> str:
 
 
 def overdue_message(snapshot: Snapshot, parity: Parity) -> str:
-    """Why the present revision is overdue, with the engine's last lines or the scheduler's words."""
+    """Return why the present revision is overdue, with the engine's last lines or the scheduler's words."""
     workers = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
     seconds = snapshot.pool.spec.start_seconds
     said = f"no worker of revision {snapshot.revision} served within {seconds} s"

@@ -36,7 +36,7 @@ class Rollout:
     others: tuple[str, ...] = ()
     """Revisions that are on their way out and still have workers."""
     reason: ConditionReason | None = None
-    """Why the sizes are what they are while a rollout is under way; None when none is."""
+    """Reason for the sizes while a rollout is under way; None when none is."""
     replace_reason: str | None = None
     """Words of scheduler or quota, for as long as the rollout replaces one by one because of them."""
     unschedulable: str | None = None

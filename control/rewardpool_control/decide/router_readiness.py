@@ -1,4 +1,4 @@
-"""Which routers trainers are sent to: those whose lists are right.
+"""Choice of the routers that trainers are sent to: those whose lists are right.
 
 A router that was just started has an empty list, and refuses or holds what comes. On Kubernetes it is therefore not
 ready, and the router that it replaces not stopped, before every worker that may serve is in its list; a pool without
@@ -17,7 +17,7 @@ from rewardpool_control.decide.worker_lists import WorkerListChanges
 from rewardpool_control.snapshot import Router, Snapshot
 
 PATIENCE_SECONDS: Final = 5.0
-"""As long as one question to a router may take; a list that was lost is put back within one or two."""
+"""Seconds that one question to a router may take; a list that was lost is put back within one or two."""
 
 
 @dataclass(frozen=True, kw_only=True)

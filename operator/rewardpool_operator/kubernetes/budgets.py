@@ -1,4 +1,4 @@
-"""Which pools share a budget, and what each of them claims: from their objects in the store, asking nobody.
+"""Budgets: the pools that share one, and the claim of each, from their objects in the store, without a request.
 
 What a pool wants is in its status. What it holds is counted: its pods and what its Deployments declare, so an operator
 that takes over in the middle of a step of another one knows it too. Between a decision and its first write this process

@@ -5,7 +5,7 @@ from typing import Final
 CONTAINER_WORKER: Final = "worker"
 CONTAINER_ROUTER: Final = "router"
 CONTAINER_DOWNLOAD: Final = "download"
-"""Has the model's files; those of adapters are `ADAPTER_DOWNLOAD` and a number."""
+"""Container that downloads the model; those of adapters are `ADAPTER_DOWNLOAD` and a number."""
 ADAPTER_DOWNLOAD: Final = "download-adapter-"
 PORT_HTTP: Final = "http"
 PORT_METRICS: Final = "metrics"

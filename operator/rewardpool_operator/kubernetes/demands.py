@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 5.0
 """Seconds between two reads of Leases of pools that are not there."""
 PATIENCE: Final = timedelta(seconds=10)
-"""For a pool that is made together with its training job."""
+"""Time for a pool that is made together with its training job."""
 ASK_SECONDS: Final = 1.0
-"""For the API server to say whether a demand was renewed; meanwhile it counts."""
+"""Seconds for the API server to say whether a demand was renewed; meanwhile it counts."""
 AT_A_TIME: Final = 10
 """Leases that are reported, and removed, in one look: somebody may make thousands."""
 REFUSED_PAUSE: Final = timedelta(minutes=1)
@@ -112,7 +112,7 @@ class Demands:
         self._left_out = 0
         self._refused_at: datetime | None = None
         self.refused: str | None = None
-        """Why it was not known, at the last time of asking, whether a demand lapsed; it counts meanwhile."""
+        """Reason for which it was unknown, at the last question, whether a demand lapsed; it counts meanwhile."""
 
     async def look(self, leases: Sequence[Object], *, now: datetime, away: bool = False) -> tuple[Announcement, ...]:
         """Return the present announcements.
@@ -208,7 +208,7 @@ class Strays:
         """Uids."""
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check again and again, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if not self._may_act():

@@ -67,7 +67,7 @@ def rendered(
     pins: Mapping[str, str] | None = None,
     defaults: PoolDefaults = NO_DEFAULTS,
 ) -> Rendered:
-    """Everything the pool shall own; `pins` are the commits of the model by revision.
+    """Return everything that the pool should own; `pins` are the commits of the model by revision.
 
     While the certificate cannot be used, routers are left as they are. Without an identity no policy lets the operator
     through, so there are none.

@@ -1,4 +1,4 @@
-"""One owned object brought about: made when it is missing, applied when it differs, left alone when it is as rendered.
+"""Writes of one owned object: made when it is missing, applied when it differs, left alone when it is as rendered.
 
 Before one is made again that was there, the API server is asked whether the pool itself still exists: of a deleted pool
 the watch of its objects may report the collection before the pools' own watch reports the deletion. What is made for a

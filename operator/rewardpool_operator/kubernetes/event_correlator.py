@@ -93,7 +93,7 @@ class RepairTally:
     recorded_at: float = float("-inf")
 
     def add(self, change: Change) -> None:
-        """One more."""
+        """Count one more."""
         if change == "join":
             self.joins += 1
         else:

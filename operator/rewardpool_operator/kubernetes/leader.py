@@ -1,4 +1,4 @@
-"""Which of several operators acts: the one that holds a Lease.
+"""Election of the operator that acts: the one that holds a Lease.
 
 The protocol is the one of Kubernetes' own controllers (a Lease with a holder that renews it; whoever sees the same
 version of it for its whole duration may take it), with four points that matter here:
@@ -43,7 +43,7 @@ to two renewal periods."""
 MARGIN_SECONDS: Final = 2.0
 """Before that time is over, the holder has stopped."""
 RENEW_SECONDS: Final = 2.0
-"""From one renewal to the next, and from one attempt of an operator that waits to the next."""
+"""Seconds from one renewal to the next, and from one attempt of an operator that waits to the next."""
 CONFLICT: Final = 409
 RETRY_SECONDS: Final = 0.5
 """Between an attempt of the holder that failed and the next one."""
@@ -55,13 +55,14 @@ class Acting(enum.Enum):
     """Rights of an operator at one moment."""
 
     FULL = "full"
-    """It leads: everything."""
+    """The operator leads: it may do everything."""
     ROUTERS = "routers"
-    """It led last, and the Lease cannot be had: fill routers that have no worker at all, and write nothing.
+    """It led last, and the Lease cannot be had: it may fill routers that have no worker, and write nothing.
 
-    Another operator may lead by now: what this one knows of a router that has workers is older than what is there."""
+    Another operator may lead by now: what this one knows of a router that has workers is older than what is there.
+    """
     NONE = "none"
-    """Another operator may lead: nothing."""
+    """Another operator may lead: it may do nothing."""
 
 
 class Leadership:
@@ -88,7 +89,8 @@ class Leadership:
         self._newest = -1
         """The newest version of the Lease that was seen or written."""
         self._acts_from = -math.inf
-        """When no holder of an earlier Lease acts any more; infinite while the answer to making this one is missing."""
+        """Time from which no holder of an earlier Lease acts; infinite while the answer to making this one is missing.
+        """
         self._valid_until = -math.inf
         self._led = False
         self._api_away = False
@@ -105,7 +107,7 @@ class Leadership:
         return Acting.ROUTERS if self._led and self._api_away else Acting.NONE
 
     async def run(self) -> None:
-        """Take the Lease when that is allowed, and renew it while it is held; until cancelled.
+        """Acquire the Lease when that is allowed, and renew it while it is held; until cancelled.
 
         Raises:
             EtcdRestoredError: the Lease's version went back.
@@ -119,7 +121,7 @@ class Leadership:
             await asyncio.sleep(max(0.0, pause * spread - (self._clock() - began)))
 
     async def attempt(self) -> bool:
-        """Take or renew the Lease if that is allowed; return whether this operator holds it now."""
+        """Acquire or renew the Lease if that is allowed; return whether this operator holds it now."""
         try:
             written_at = await self._take_or_renew()
         except (KubeUnreachableError, TimeoutError) as error:
@@ -141,7 +143,7 @@ class Leadership:
         return held
 
     async def release(self) -> None:
-        """Give the Lease back, after all acting has ended; failing to is only slower."""
+        """Release the Lease, after all acting has ended; where that fails, the next one only waits longer."""
         if self.acting() is not Acting.FULL:
             return
         self._valid_until, self._led, self._own_version = -math.inf, False, None

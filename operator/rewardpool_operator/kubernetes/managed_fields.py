@@ -23,7 +23,7 @@ def is_created_by_us(entries: Iterable[Object]) -> bool:
 
 
 async def own_as_applied(kube: Kube, resource: Resource, namespace: str, name: str) -> None:
-    """Have the API server take what we own of the object by its creation for applied."""
+    """Turn the fields that we own by the object's creation into applied ones."""
     found = await kube.get(resource, namespace, name)
     entries = (found or {}).get("metadata", {}).get("managedFields") or []
     if found is None or not is_created_by_us(entries):

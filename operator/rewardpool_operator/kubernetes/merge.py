@@ -33,7 +33,7 @@ _ALTERNATIVES: Final = {
 
 _DIRECTIVE: Final = "$patch"
 REMOVED: Final = {_DIRECTIVE: "delete"}
-"""In place of a field's value, or beside the key of a list's item: what removes it."""
+"""Marks a field's value, or an item of a list by its key, as removed."""
 
 
 def merged(base: Any, overrides: Any, *, field: str = "") -> Any:

@@ -39,7 +39,7 @@ FilesRef = tuple[str, str]
 
 
 class MountedFiles:
-    """Those of all namespaces.
+    """Mounted files of all namespaces.
 
     `gone` receives the pools that may need what was deleted.
     """

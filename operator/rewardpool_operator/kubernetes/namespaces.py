@@ -76,7 +76,7 @@ class Namespaces:
         return {name or ALL: problem for name, problem in problems.items() if problem is not None}
 
     async def run(self) -> None:
-        """Have pools looked after once their namespace is known, and report what is wrong; until cancelled."""
+        """Let pools be reconciled once their namespace is known, and report what is wrong; until cancelled."""
         async with asyncio.TaskGroup() as group:
             for namespace in self._reflectors:
                 group.create_task(self._start(namespace), name=f"start of {namespace or ALL}")
@@ -100,7 +100,7 @@ class Namespaces:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def report(self) -> None:
-        """Say once what is new: in the log, in the metrics, and on pools that no pass reports on."""
+        """Report news once: in the log, in the metrics, and on pools that no pass reports on."""
         wrong = self.not_served()
         for namespace in self._reflectors:
             name = namespace or ALL

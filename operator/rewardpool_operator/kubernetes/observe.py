@@ -43,7 +43,7 @@ class Observer:
         self._throughputs = Throughputs()
 
     async def snapshot(self, pool: RewardPool, objects: Objects, *, keys: Keys, tls: Tls, revision: str) -> Snapshot:
-        """Ask every router for its list, and every leaving worker for what it has in flight."""
+        """Poll every router for its list, and every leaving worker for what it has in flight."""
         key = keys.pool if pool.spec.router.auth.uses_key else None
         router_pods = _sensible(objects.pods_of(names.COMPONENT_ROUTER), pods.router_of)
         worker_pods = _sensible(objects.pods_of(names.COMPONENT_WORKER), pods.worker_of)

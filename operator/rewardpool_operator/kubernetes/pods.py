@@ -100,7 +100,7 @@ def router_of(pod: Object, *, warning: str | None = None) -> Router:
 
 
 def router_flavor(pod: Object) -> RouterFlavor:
-    """Which program the router pod runs, whatever the pool wants by now."""
+    """Return the program that the router pod runs, whatever the pool wants by now."""
     said = _annotations(pod).get(names.ANNOTATION_FLAVOR)
     return next((flavor for flavor in PROGRAMS if flavor == said), "sglang-router")
 
@@ -192,7 +192,7 @@ def _container_port(pod: Object, container: str, port: str) -> int:
 
 
 def failure_of(status: Mapping[str, Any], *, warning: str | None = None) -> Failure | None:
-    """Why a container does not run, or stopped the last time it did."""
+    """Return why a container does not run, or stopped the last time it did."""
     state = status.get("state", {})
     waiting, terminated = state.get("waiting", {}), state.get("terminated")
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
@@ -250,7 +250,7 @@ def _unschedulable(pod: Object) -> str | None:
 
 
 def refusal_of(deployment: Object) -> str | None:
-    """Why Kubernetes does not make all pods of a Deployment, in its words; None when it does."""
+    """Return why Kubernetes does not make all pods of a Deployment, in its words; None when it does."""
     condition = _condition(deployment, "ReplicaFailure")
     return printable(condition.get("message"), most=MAX_MESSAGE) if condition.get("status") == "True" else None
 

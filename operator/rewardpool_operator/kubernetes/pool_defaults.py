@@ -51,14 +51,14 @@ class PoolDefaults(ApiModel):
     """Defaults of the pods of every pool."""
 
     image_registry: Annotated[str, Field(pattern=r"^[a-z0-9]([A-Za-z0-9./:_-]*[A-Za-z0-9])?$")] | None = None
-    """In front of the names of the engines' stock images: a mirror of the registry that they are in."""
+    """Prefix of the names of the engines' stock images: a mirror of the registry that they are in."""
     image_pull_secrets: tuple[LocalReference, ...] = ()
     worker: PodDefaults = PodDefaults()
     router: PodDefaults = PodDefaults()
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
-        """Those of the operator's environment; none where it has none.
+        """Return the defaults in the operator's environment; empty where it has none.
 
         Raises:
             ValueError: they make no sense; the text names each field by its path.

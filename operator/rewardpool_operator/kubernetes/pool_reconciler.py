@@ -1,4 +1,4 @@
-"""One pool, kept as declared: what is remembered of it from pass to pass, and one pass: observe, decide, apply.
+"""Reconciler of one pool: its memory from pass to pass, and one pass: observe, decide, apply.
 
 Level-triggered: a pass reads everything, whatever woke it. Passes of one pool never overlap (`workqueue.py`).
 Objects come from the store, which watches fill; Secrets are read by name; routers are asked.
@@ -297,13 +297,13 @@ class PoolReconciler:
         return next(one.as_failure() for one in self._steps.failing if one.step is Step.DECISION)
 
     def _why_held(self, stored: StoredPool) -> Failure | None:
-        """Why nothing but the routers' lists is kept; None when there is no cause for that, or none is known yet."""
+        """Return why only the routers' lists are kept; None when there is no cause for that, or none is known yet."""
         if stored.problems:
             return Failure(reason=ConditionReason.INVALID_OBJECT.value, message="; ".join(stored.problems))
         return None if self._credentials.known else self._unread()
 
     def _unread(self) -> Failure | None:
-        """Why the Secrets could not be read; None while they are being read for the first time."""
+        """Return why the Secrets could not be read; None while they are being read for the first time."""
         return next((one.as_failure() for one in self._steps.failing if one.step is Step.SECRETS), None)
 
     async def _without_keys(self, pool: RewardPool, objects: Objects, acting: Acting) -> Outcome:
@@ -342,7 +342,7 @@ class PoolReconciler:
         return await (self._lists.reconcile(plan) if full else self._lists.restore(plan, snapshot.routers))
 
     async def _write(self, seen: Seen, objects: Objects, plan: Plan, wanted: Rendered | None) -> bool:
-        """Everything of a plan but the lists; return whether another pass follows soon."""
+        """Write everything of a plan but the lists; return whether another pass follows soon."""
         may_write_secrets = self._credentials.may_write
         changed = await self._owned.reconcile(seen.pool, objects, plan, wanted, may_write_secrets=may_write_secrets)
         if self._owned.in_the_way:

@@ -39,7 +39,7 @@ def event_object(pool: RewardPool, event: Event) -> Object:
 
 
 def lease_event_object(lease: Object, event: Event) -> Object:
-    """One about a demand's Lease. There is one of a reason: a second one is refused for its name, whoever tells it."""
+    """Return an event about a demand's Lease. There is one for each reason: a second one is refused for its name."""
     metadata = lease["metadata"]
     identity = {field: metadata[field] for field in ("name", "namespace", "uid")}
     regarding = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **identity}

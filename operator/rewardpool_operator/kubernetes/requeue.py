@@ -25,7 +25,7 @@ load waits for more workers."""
 FIRST_SCORE_SECONDS: Final = 0.1
 """While a replica answers and the first request at a pool at zero has no score yet: every step is a short one."""
 AFTER_CHANGE_SECONDS: Final = 0.5
-"""Until the next pass after one that wrote something: a step of a plan is often followed by another."""
+"""Seconds until the next pass after one that wrote something: a step of a plan is often followed by another."""
 SOONER_SECONDS: Final = 1.5
 """How much sooner the next pass over a pool is that was busy a moment ago."""
 _REPORTED_BY_WATCHES: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
@@ -37,7 +37,7 @@ class Outcome(enum.Enum):
 
     QUIET = enum.auto()
     BUSY = enum.auto()
-    """There is load, or something is under way that no event will tell the end of."""
+    """There is load, or something is under way whose end no event reports."""
     CHANGED = enum.auto()
     """Something was written."""
     ANSWER = enum.auto()
@@ -87,15 +87,15 @@ thousand within five."""
 PARKED: Final = Pace(0.1, 5.0, 100)
 """Pace of one that also has parked replicas: the first request waits only until it is seen."""
 GATHER: Final = Pace(0.05, 1.0, 1000)
-"""From an event to its pass: what happens together is handled together. The pods of many pools come one by one, and a
-thousand that start are as many passes as there are events."""
+"""Seconds from an event to its pass: what happens together is handled together. The pods of many pools come one by one,
+and a thousand that start are as many passes as there are events."""
 ON_THE_WAY: Final = Pace(1.0, 5.0, 200)
 """The same where a pod was made or placed and nothing is wrong with it: it cannot be used yet, so the pass can wait for
 what follows. Two of three events of a pool that starts are of that kind."""
 FIGURES: Final = Pace(5.0, math.inf, 40)
 """Writes of a status that differs in what changes all the time alone."""
 STEP: Final = Pace(1.0, 10.0, 100)
-"""From a step to a pool's next state to its write, with all that came since."""
+"""Seconds from a step to a pool's next state to its write, with all that came since."""
 START: Final = Pace(5.0, 10.0, 100)
 """The same for a pool that does not serve yet."""
 SECRETS: Final = Pace(4.0, 120.0, 8)

@@ -1,4 +1,4 @@
-"""Which revision is the pool's present one: what runs stays, until the pool itself asks for another. Pure.
+"""Choice of a pool's present revision: what runs stays, until the pool itself needs another. Pure.
 
 Two operators render one spec differently: another default image, other mounted files, another flag. So the template
 alone cannot tell a changed pool from an upgraded operator. A revision's Deployment has what of the pool it was rendered

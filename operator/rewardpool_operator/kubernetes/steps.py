@@ -84,7 +84,7 @@ class Steps:
 
     @property
     def failing(self) -> tuple[Failing, ...]:
-        """Those that fail, most important first."""
+        """Failing steps, most important first."""
         return tuple(self._failing[step] for step in Step if step in self._failing)
 
     def pause(self, step: Step) -> float:

@@ -24,7 +24,7 @@ class WorkerListDrift:
     """Joins of the last plan, and since when."""
 
     def see(self, routers: Iterable[Router], *, now: float) -> tuple[Router, ...]:
-        """Take in what the routers say before anything is changed.
+        """Record the routers' lists before anything is changed.
 
         Returns:
             The routers, with how long they lack a worker.

@@ -27,7 +27,7 @@ else, see `polls/reading.py`."""
 PASS_SECONDS: Final = 60.0
 """Deadline of a pass; every wait within has one far below it."""
 STUCK_SECONDS: Final = 120.0
-"""Nothing may be due, and no pass may run, for this long."""
+"""Seconds for which something may be due while no pass runs."""
 
 DEFECT_SECONDS: Final = 5.0
 """After a pass that ended with an exception."""
@@ -41,7 +41,7 @@ class Taken(Generic[K]):
 
     key: K
     due: float
-    """When its turn would have been."""
+    """Due time of its turn."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class WorkQueue(Generic[K]):
     _count: int = 0
 
     def add(self, key: K, due: float) -> None:
-        """Have the key worked on at `due`, or earlier if it is queued for earlier; not while it is worked on."""
+        """Add the key for `due`, or earlier if it is queued for earlier; not while it is worked on."""
         if key in self._running:
             self._again[key] = min(due, self._again.get(key, due))
             return
@@ -90,7 +90,7 @@ class WorkQueue(Generic[K]):
             self.add(key, min(times))
 
     def next_due(self) -> float:
-        """When the next key is due; infinity when none is queued."""
+        """Return when the next key is due; infinity when none is queued."""
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else float("inf")
@@ -127,7 +127,7 @@ class Workers(Generic[K]):
         self._passes: dict[K, asyncio.Task[None]] = {}
 
     def add(self, key: K, *, after: float = 0.0) -> None:
-        """Have the key worked on in so many seconds, or earlier."""
+        """Add the key for so many seconds from now, or earlier."""
         self.queue.add(key, self._clock() + after)
         self._woken.set()
 

@@ -95,7 +95,7 @@ class RouterAdmin:
         self._keys = tuple(sorted(keys, key=lambda key: key != self._keys[0]))
 
     async def observe(self, name: str) -> Router:
-        """Everything a snapshot says of this replica; a replica that does not answer is an observation, no error."""
+        """Return this replica for a snapshot; one that does not answer is an observation, not an error."""
         try:
             registered = await self.workers()
         except RouterUnreachableError as error:
@@ -164,7 +164,7 @@ class RouterAdmin:
             self._queued[worker_url] = worker_id
 
     async def remove(self, worker_id: str) -> None:
-        """Take a worker off the list: no new request goes to it, those in flight finish. One that is off stays off.
+        """Remove a worker from the list: no new request goes to it, those in flight finish. One that is off stays off.
 
         Raises:
             RouterError: the router refuses.
@@ -229,7 +229,7 @@ class RouterAdmin:
 
 
 def _registered(entry: Mapping[str, Any]) -> RegisteredWorker:
-    """One entry of a list; without an address or an id it is none."""
+    """Return one entry of a list; None without an address or an id."""
     url, worker_id = entry["url"], entry["id"]
     if not isinstance(url, str) or url != printable(url, most=MAX_URL):
         raise ValueError(f"{url!r:.60} is no address of a worker")

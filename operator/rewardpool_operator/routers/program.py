@@ -12,7 +12,7 @@ class Waiting(Protocol):
     """
 
     def read(self, metrics: str, *, now: float) -> int | None:
-        """Take in the metrics (Prometheus text format) of `now` (monotonic seconds).
+        """Read the metrics (Prometheus text format) of `now` (monotonic seconds).
 
         Returns:
             Requests that are at no worker; None until a window has been seen, or when a figure is not a count.

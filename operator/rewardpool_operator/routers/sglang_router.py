@@ -61,7 +61,7 @@ class RetriedRequests:
         return None if metrics is None else self.update(metrics, now=now)
 
     def update(self, metrics: RouterMetrics, *, now: float) -> int | None:
-        """Take in the metrics of `now`."""
+        """Count the metrics of `now`."""
         reading = _Reading(now, metrics.retries, max(0, metrics.connections - metrics.in_flight))
         if self._readings and reading.retries < self._readings[-1].retries:
             # The router was restarted.

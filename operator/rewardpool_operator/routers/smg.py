@@ -29,7 +29,7 @@ class RefusedRequests:
         return None if refusals is None else self.update(refusals, now=now)
 
     def update(self, refusals: int, *, now: float) -> int | None:
-        """Take in the refusals since the router started, as of `now`."""
+        """Count the refusals since the router started, as of `now`."""
         if self._readings and refusals < self._readings[-1][1]:
             # The router was restarted.
             self._readings.clear()

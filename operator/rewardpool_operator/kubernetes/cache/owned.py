@@ -49,7 +49,7 @@ LONGEST_NOTE: Final = 256
 """Characters of an annotation of ours on a pod."""
 
 NOT_APPLIED: Final = "notApplied"
-"""On a Deployment in memory that was made and never applied since, see `managed_fields.py`. Of other kinds our
+"""Mark in memory on a Deployment that was made and never applied since, see `managed_fields.py`. Of other kinds our
 manifests have the same fields all the time."""
 
 

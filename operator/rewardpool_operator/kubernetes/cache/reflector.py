@@ -44,7 +44,7 @@ NOT_FOUND: Final = 404
 NO_CRD: Final = f"the CRD {names.PLURAL}.{names.GROUP} is not installed: kubectl apply --server-side -f it"
 """Reason when an API server answers 404 to a list of pools."""
 REFUSALS: Final = 3
-"""In a row, before they are reported as a problem: one alone is soon over."""
+"""Refusals in a row before they are reported as a problem: one alone is soon over."""
 
 
 class EtcdRestoredError(RuntimeError):
@@ -76,7 +76,8 @@ class Reflector:
         """Set once everything was listed."""
         self.seen_at = self.alive_at = clock()
         self.problem: str | None = None
-        """Why the API server refuses this kind, again and again; None when it does not, or does not answer at all."""
+        """Reason for which the API server refuses this kind, again and again; None when it does not, or does not
+        answer."""
         self._kube = kube
         self._selector = selector
         self._store = store
@@ -126,7 +127,7 @@ class Reflector:
         self.problem = None
 
     async def list(self) -> None:
-        """Take in everything there is, and drop what is no more.
+        """Store everything there is, and drop what is gone.
 
         Raises:
             EtcdRestoredError: the list is older than what the API server said before.
@@ -164,7 +165,7 @@ class Reflector:
                 self._put(event.object)
 
     def _put(self, found: Object) -> None:
-        """Take in one object; one that makes no sense must not end the watch of all others."""
+        """Store one object; a malformed one must not end the watch of all others."""
         try:
             tell = self._moved_on if self._is_on_its_way(found) else self._changed
             tell(self._store.put(self.resource, found))

@@ -28,7 +28,7 @@ Key = tuple[str, str]
 """Namespace and name of a pool."""
 
 OF_ALL_POOLS: Final = ""
-"""In a key, instead of a pool's name: what all pools of the namespace share."""
+"""Stands in a key in place of a pool's name: what all pools of the namespace share."""
 
 REMEMBERED_DELETIONS: Final = 4096
 """Number of deleted objects that are remembered, for answers and events that come late."""
@@ -91,7 +91,7 @@ class Store:
         return [namespace for namespace, name in self._pools if name == OF_ALL_POOLS]
 
     def mounting(self, namespace: str) -> Iterator[Object]:
-        """Everything in the namespace that may mount them: pods, also those of pools that are gone, and Deployments."""
+        """Return what may mount them in the namespace: pods, also those of pools that are gone, and Deployments."""
         return (
             item
             for key, items in self._pools.items()
@@ -110,7 +110,7 @@ class Store:
         return {key: items for key, items in found.items() if items}
 
     def put(self, resource: Resource, found: Object) -> list[Key]:
-        """Take in an object, unless as new a version is known already."""
+        """Store an object, unless as new a version is known already."""
         ref, version = _ref(resource, found), _version(found)
         known = self.find(*ref)
         newest = max(self._deleted.get(ref, -1), _version(known) if known else -1)

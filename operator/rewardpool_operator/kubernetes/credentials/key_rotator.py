@@ -25,10 +25,10 @@ from rewardpool_operator.probe import takes_key
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
-"""For a worker to say whether it takes the next key; one that is slow is asked again by the next pass."""
+"""Seconds for a worker to say whether it takes the next key; one that is slow is asked again by the next pass."""
 SYNC: Final = timedelta(seconds=120)
-"""In which a kubelet renews mounted Secrets, by its defaults, with room. After that a worker that was starting when the
-next key was made, and still does not answer, will find it."""
+"""Time in which a kubelet renews mounted Secrets, by its defaults, with room. After that a worker that was starting
+when the next key was made, and still does not answer, will find it."""
 
 
 class KeyRotator:

@@ -26,7 +26,7 @@ KEY_BYTES: Final = 32
 KEY_COPY: Final = "data-plane-key"
 """Entry of the admin Secret: the pool's key that routers were last given."""
 ANNOTATION_STEP_SINCE: Final = f"{names.GROUP}/rotation-step-since"
-"""On the admin Secret: RFC 3339 time at which the present step of a rotation began."""
+"""Annotation of the admin Secret: RFC 3339 time at which the present step of a rotation began."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Keys:
     handled: str | None = None
     """Value of the annotation that requested the last rotation."""
     step_since: datetime | None = None
-    """When the present step of a rotation began; None outside of one."""
+    """Start of the present step of a rotation; None outside of one."""
 
     def __repr__(self) -> str:
         """Keep keys out of logs and tracebacks."""
@@ -113,7 +113,7 @@ def found_keys(
 
 
 def entry(secret: Object | None, name: str) -> str | None:
-    """One entry of a Secret as text; None when it is missing, empty or no text."""
+    """Return one entry of a Secret as text; None when it is missing, empty or not text."""
     encoded = ((secret or {}).get("data") or {}).get(name, "")
     try:
         return base64.b64decode(encoded, validate=True).decode().strip() or None

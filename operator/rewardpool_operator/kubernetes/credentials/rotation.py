@@ -58,7 +58,7 @@ class Step:
 
 
 def next_step(keys: Keys, progress: Progress, *, asked: str | None, now: datetime, new_key: Callable[[], str]) -> Step:
-    """One step of a rotation, or the keys as they are.
+    """Return one step of a rotation, or the keys as they are.
 
     `asked` is the value of the pool's annotation that requests a rotation.
     """

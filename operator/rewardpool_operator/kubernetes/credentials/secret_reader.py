@@ -62,7 +62,7 @@ class SecretReader:
         return self.known and self.problem is None and not self.pending
 
     def suspect(self) -> None:
-        """Have them read by the next pass."""
+        """Let the next pass read them."""
         self._suspicious = True
 
     def due(self, now: float, *, pools: int) -> float:

@@ -35,15 +35,15 @@ log = logging.getLogger(__name__)
 READ_SECONDS: Final = 5.0
 """Between two looks at the ConfigMap while a rollout depends on it."""
 READ_PATIENCE_SECONDS: Final = 1.0
-"""For an answer; until one is there, the set that was read last holds."""
+"""Seconds for an answer; until one is there, the set that was read last holds."""
 READ_SETTLED_SECONDS: Final = 60.0
 """Between two looks while the present revision is the good one: what changed matters to the next rollout."""
 AT_A_TIME: Final = 4
 """Texts that a worker has at once; the good revision's serves trainers beside."""
 MEASURE_SECONDS: Final = 900.0
-"""For the whole set; then another attempt is made."""
+"""Seconds for the whole set; then another attempt is made."""
 ATTEMPTS: Final = 5
-"""At a set whose worker fails. After the last, the texts that have no score are kept as such."""
+"""Attempts at a set whose worker fails. After the last, the texts that have no score are kept as such."""
 SHORTEST_PAUSE_SECONDS: Final = 4.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 """Between two attempts: a rollout waits for their outcome."""
@@ -52,11 +52,11 @@ Golden = GoldenSet | GoldenProblem
 
 
 Ask = Callable[[str], Awaitable[float | CallerError]]
-"""Has a worker score a text; as `score_text`."""
+"""Scores a text by a worker; as `score_text`."""
 
 
 class ParityCheck:
-    """One pool's golden set and its measurements.
+    """Golden set of one pool, and its measurements.
 
     `keep` takes a Deployment as the API server answered it.
     """
@@ -74,7 +74,9 @@ class ParityCheck:
 
     @property
     def refused(self) -> str | None:
-        """Why the set could not be read the last time; None when it could, or when there is nothing to read."""
+        """Reason for which the set could not be read the last time; None when it could, or when there is nothing to
+        read.
+        """
         ref, problem = self._asked_for[0], self._reading.problem
         return None if ref is None or problem is None else f"{_named(ref)} cannot be read: {problem}"
 
@@ -164,7 +166,7 @@ async def read_golden_set(kube: Kube, namespace: str, ref: GoldenSetRef) -> Gold
 
 
 async def score_golden_set(golden: GoldenSet, ask: Ask, *, give_up: bool) -> GoldenScores:
-    """Have a worker score all texts, some at a time.
+    """Score all texts by a worker, some at a time.
 
     A text that gets no answer is kept as one without a score, when it is given up.
 

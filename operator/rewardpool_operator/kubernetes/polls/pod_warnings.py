@@ -1,4 +1,4 @@
-"""Why a pod's containers do not even start, in the words of the last warning event about it: a claim, a path, an image.
+"""Warnings about pods whose containers do not even start: a claim, a path, an image, in the words of the last event.
 
 Events are expensive to look for (the API server goes through all of the namespace), and every pod takes a moment to
 start. So only pods that have not started for a while are asked for, a few per pool, seldom, in the background.

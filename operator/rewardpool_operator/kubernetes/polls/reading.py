@@ -18,7 +18,7 @@ from rewardpool_kube.errors import KubeError, KubeUnreachableError
 PATIENCE_SECONDS: Final = 0.3
 """A router in the same cluster answers in milliseconds, under a flood of requests in tens of them."""
 FIRST_PATIENCE_SECONDS: Final = 0.5
-"""For whoever was never asked before: there is no last answer to go on with."""
+"""Seconds for a first question: there is no last answer to go on with."""
 NO_ANSWER: Final = (KubeError, KubeUnreachableError, TimeoutError)
 """Exceptions of a question without an answer."""
 
@@ -49,7 +49,7 @@ class Reading(Generic[T]):
         self.last: T | None = None
         """The last answer, or its absence in the asker's own words; None before the first."""
         self.problem: str | None = None
-        """Why the last question got no answer; None when it got one."""
+        """Reason for which the last question got no answer; None when it got one."""
         self.asked_at = float("-inf")
         """Monotonic time of the last question."""
         self.is_answered = False

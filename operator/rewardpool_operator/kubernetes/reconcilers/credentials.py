@@ -22,7 +22,7 @@ from rewardpool_operator.kubernetes.steps import Step, Steps
 
 
 class CredentialsReconciler:
-    """Those of one pool."""
+    """Keys and certificate of one pool."""
 
     def __init__(self, kube: Kube, store: Store, key: Key, steps: Steps, polling: Polling) -> None:
         self._pool = key[1]
@@ -74,11 +74,11 @@ class CredentialsReconciler:
         return self._keys.observed(snapshot)
 
     def suspect(self) -> None:
-        """Have the Secrets read by the next pass: something failed that they may be the cause of."""
+        """Let the next pass read the Secrets: something failed that they may be the cause of."""
         self._secrets.suspect()
 
     def seconds_until_reading(self, *, pools: int) -> float:
-        """Until the Secrets are to be read, or an answer is to be looked for."""
+        """Return the seconds until the Secrets are to be read, or an answer is to be fetched."""
         due = BUSY_SECONDS if self._secrets.pending else self._secrets.due(monotonic(), pools=pools)
         return max(due, self._steps.pause(Step.SECRETS))
 

@@ -55,7 +55,7 @@ class StatusReconciler:
         """Monotonic time at which a step is written with all that came since; None when none waits."""
 
     def seconds_until_writing(self) -> float:
-        """Until a pass shall write what waits; infinite when nothing does.
+        """Return the seconds until a pass should write what waits; infinite when nothing does.
 
         Infinite too for what could not be written in its time: a pass that comes anyway tries it again.
         """

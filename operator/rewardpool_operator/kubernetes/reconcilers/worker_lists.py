@@ -32,7 +32,7 @@ class WorkerListReconciler:
         self._repairs = RepairTally()
 
     def see(self, routers: Iterable[Router]) -> tuple[Router, ...]:
-        """Take in what the routers say before anything is changed; return them with how long they lack a worker."""
+        """Record the routers' lists before anything is changed; return the routers with how long they lack a worker."""
         return self._drift.see(routers, now=monotonic())
 
     async def reconcile(self, plan: Plan) -> bool:

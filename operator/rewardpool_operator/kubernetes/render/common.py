@@ -23,7 +23,7 @@ them, and a namespace that gives each pod a user of a range (as OpenShift's do) 
 
 CONTAINER_SECURITY: Final[Object] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 OWN_IMAGE: Final = {"runAsNonRoot": True}
-"""For images made from RewardPool's own; stock engine images run as root."""
+"""Security of images made from RewardPool's own; stock engine images run as root."""
 
 
 def every_address(*, ipv6: bool) -> str:

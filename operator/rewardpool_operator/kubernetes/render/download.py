@@ -42,9 +42,9 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 """File whose content Kubernetes keeps in the pod's status."""
 
 NATIVE_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
-"""Those that every node has; a download needs none of the others, such as GPUs."""
+"""Resources that every node has; a download needs none of the others, such as GPUs."""
 ADAPTERS_DIR: Final = "/var/lib/rewardpool/adapters"
-"""Has a folder for each LoRA adapter, by its name: a link to what was downloaded, or the volume that it is on."""
+"""Folder of folders for each LoRA adapter, by its name: a link to what was downloaded, or the volume that it is on."""
 
 
 def is_downloaded(pool: RewardPool) -> bool:

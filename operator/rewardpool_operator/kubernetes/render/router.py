@@ -35,7 +35,7 @@ from rewardpool_worker.mounted import ROUTER_LAUNCHER, router_files
 MEMORY_REQUEST: Final = "640Mi"
 """Memory of a long flood of unique texts: a bounded tree of prefixes of some 430 MB, in a program of 100 MB."""
 MEMORY_LIMIT: Final = "4Gi"
-"""That, and heads that do not end, on as many connections as 4,400 requests in flight take: see the launcher."""
+"""Memory limit: the request, and heads that do not end, on as many connections as 4,400 requests in flight take."""
 CPU_LIMIT: Final = "4"
 """A namespace with a quota of limits takes no pod without one."""
 RESOURCES: Final[Object] = {

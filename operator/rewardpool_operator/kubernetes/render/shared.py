@@ -78,7 +78,7 @@ def _files_config_map(namespace: str, files: tuple[tuple[str, str], ...]) -> Obj
 
 
 def pins_config_map(pool: RewardPool, pins: Mapping[str, str] | None = None) -> Object:
-    """Which commit of the model each revision serves, see `downloads.py`; none is made before there is one."""
+    """Return the commits of the model by revision, see `downloads.py`; none is made before there is one."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
