@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.choose import open_cluster
+from cluster.contract import Cluster
 from cluster.folders import STATE
 from cluster.processes import ClusterError
 from cluster.progress import Say
@@ -45,14 +46,8 @@ def rows(
         installation = Installation(cluster, folder=STATE, say=say)
         stage = Stage(cluster, installation, folder=STATE, rate=RATE, say=say)
         try:
-            installation.load_image()
-            context = scratch / "image"
-            (context / "later").mkdir(parents=True)
-            [wheel] = packages.folder.glob(f"*-{packages.later}-*.whl")
-            shutil.copy(wheel, context / "later")
-            file = "e2e/rehearsal/Containerfile"
-            installation.load_image(LATER_IMAGE, container_file=file, context=context, base=IMAGE)
-            return Upgrade(stage, packages, clients, scratch).play()
+            said: dict[str, Any] = {"image_megabytes": _load_images(cluster, installation, packages, scratch / "image")}
+            return Upgrade(stage, packages, clients, scratch, said).play()
         except (StoryError, ClusterError):
             FAILURE.write_text(evidence(cluster, namespace=NAMESPACE))
             say(f"what it looked like: {FAILURE}")
@@ -63,16 +58,31 @@ def rows(
             installation.remove()
 
 
+def _load_images(cluster: Cluster, installation: Installation, packages: Packages, context: Path) -> dict[str, float]:
+    """Give the nodes the images of both versions; returns the archives' sizes, by version."""
+    (context / "later").mkdir(parents=True)
+    [wheel] = packages.folder.glob(f"*-{packages.later}-*.whl")
+    shutil.copy(wheel, context / "later")
+    archives = {packages.now: installation.build_image()}
+    file = "e2e/rehearsal/Containerfile"
+    archives[packages.later] = installation.build_image(LATER_IMAGE, container_file=file, context=context, base=IMAGE)
+    for archive in archives.values():
+        cluster.load_image(archive)
+    return {version: round(archive.stat().st_size / 1e6, 1) for version, archive in archives.items()}
+
+
 class Upgrade:
     """The way there and back of one pool, whose images are the operator's own."""
 
-    def __init__(self, stage: Stage, packages: Packages, clients: Mapping[str, Path], scratch: Path) -> None:
+    def __init__(
+        self, stage: Stage, packages: Packages, clients: Mapping[str, Path], scratch: Path, said: dict[str, Any]
+    ) -> None:
         self._stage = stage
         self._packages = packages
         self._clients = clients
         self._scratch = scratch
         self._changes = Changes(WHERE)
-        self._said: dict[str, Any] = {}
+        self._said = said
 
     def play(self) -> tuple[list[Row], dict[str, Any]]:
         """All of it; raises `StoryError` where something does not come true."""
@@ -143,7 +153,7 @@ class Upgrade:
         return log
 
     def _rows(self, version: str, log: TrafficLog) -> list[Row]:
-        due = [index for change in self._changes.found for index in log.due(change.since, change.until)]
+        due = log.due(self._changes.found[0].since, self._changes.found[-1].until)
         with suppress(StoryError):  # what has no answer then is counted as lost
             self._stage.until(
                 lambda: log.answers().keys() >= set(due), what="all are answered", deadline_seconds=ANSWER_SECONDS

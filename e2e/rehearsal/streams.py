@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Change:
-    """A window of time with a change in it."""
+    """A window of time with a change in it. What is seen until the next one begins is counted as this one's, too."""
 
     name: str
     server: str
@@ -74,6 +74,8 @@ class Changes:
 
     def rows(self, client: str, log: TrafficLog) -> list[Row]:
         """A row for each change, of one job that streams no more."""
+        ends = [(following.since, following.before) for following in self.found[1:]]
+        ends.append((self.found[-1].until, self.found[-1].after))
         return [
             Row(
                 where=self.where,
@@ -81,12 +83,12 @@ class Changes:
                 client=client,
                 server=change.server,
                 seconds=change.until - change.since,
-                tally=count(log.due(change.since, change.until), log.answers()),
+                tally=count(log.due(change.since, end), log.answers()),
                 workers=len(change.before),
-                replaced=len(change.before - change.after),
+                replaced=len(change.before - after),
                 asked=change.asked,
             )
-            for change in self.found
+            for change, (end, after) in zip(self.found, ends, strict=True)
         ]
 
 

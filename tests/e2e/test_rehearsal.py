@@ -1,14 +1,15 @@
 """What the rehearsal makes of this tree, and what it counts as passed."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from cluster.folders import REPOSITORY
-from faults.tally import Tally
+from faults.tally import Tally, TrafficLog
 from rehearsal.later_version import CRD, RENAMED, RENAMED_TO, later, make_later
-from rehearsal.streams import Row
+from rehearsal.streams import Change, Changes, Row
 from release.versions import stated_versions
 from scene import StoryError
 
@@ -69,3 +70,17 @@ def test_a_row_passes_with_every_score_and_only_workers_replaced_that_were_asked
         asked=asked,
     )
     assert row.passed is passed
+
+
+def test_what_is_lost_between_two_changes_is_lost_by_the_first(tmp_path: Path) -> None:
+    (tmp_path / "began.json").write_text(json.dumps({"began": 0.0, "rate": 1.0}))
+    answer = {"seconds": 0.1, "attempts": 1, "score": 0.5, "problem": None}
+    answered = (json.dumps({"index": index, **answer}) + "\n" for index in range(10) if index != 4)
+    (tmp_path / "samples.jsonl").write_text("".join(answered))
+    a, b, c = frozenset("ab"), frozenset("ac"), frozenset("de")
+    changes = Changes(
+        "one machine", [Change("upgrade", "2.0.0", False, 0, 3, a, a), Change("restart", "2.0.0", True, 5, 8, b, c)]
+    )
+    upgrade, restart = changes.rows("1.0.0", TrafficLog(tmp_path))
+    assert (upgrade.tally.samples, upgrade.tally.failed, upgrade.replaced) == (5, 1, 1)
+    assert (restart.tally.samples, restart.tally.failed, restart.replaced) == (3, 0, 2)
