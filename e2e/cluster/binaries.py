@@ -31,6 +31,7 @@ GOMOD = Path(__file__).parent / "gomod"
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "kube-proxy", "coredns")
+GVISOR = ("runsc", "shim")
 TESTS = (*CONTROL_PLANE, "helm", "kstatus", "kubeconform", "kwok")
 
 BUILD_SECONDS = 1800.0
@@ -120,6 +121,16 @@ RECIPES: Mapping[str, Recipe] = {
             package="github.com/anchore/syft/cmd/syft",
             versioned_by="github.com/anchore/syft",
             settings=("main.version={version}",),
+        ),
+        *(
+            Recipe(
+                name=name,
+                module="gvisor",
+                package=f"gvisor.dev/gvisor/{name}",
+                versioned_by="gvisor.dev/gvisor",
+                settings=("gvisor.dev/gvisor/runsc/version.version={version}",),
+            )
+            for name in GVISOR
         ),
         Recipe(name="kstatus", module="kstatus", package=".", versioned_by="sigs.k8s.io/cli-utils"),
         Recipe(name="kind", module="kind", package="sigs.k8s.io/kind", versioned_by="sigs.k8s.io/kind"),

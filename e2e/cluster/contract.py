@@ -48,6 +48,13 @@ class Cluster(ABC):
     def fake_gpus(self, count: int) -> None:
         """Let a node say that it has `count` GPUs."""
 
+    def gvisor(self) -> None:
+        """Let pods of the RuntimeClass `gvisor` run on gVisor's kernel.
+
+        Raises `NotPossibleError` where the nodes are not ours.
+        """
+        raise NotPossibleError(f"no way into the nodes of {self.description}")
+
     def kill_container(self, node: str, container_id: str) -> None:
         """End a container's processes by SIGKILL, behind the back of Kubernetes.
 

@@ -36,6 +36,9 @@ from cluster.progress import Say, timed_lines
 START_SECONDS = 90.0
 """Deadline for each part of the node; idle on two cores all of them take about ten seconds."""
 
+RUNTIMES = "runtimes"
+"""Folder of a node's settings with programs that containerd finds beside runc."""
+
 _IMPORT_SECONDS = 300.0
 _LOST_NODE_SECONDS = 50
 """Kubelets say every ten seconds that they live, and on a busy machine sometimes late; this is Kubernetes' default."""
@@ -85,6 +88,17 @@ class NodeCluster(Cluster):
     def fake_gpus(self, count: int) -> None:
         """Let the first node say that it has `count` GPUs."""
         fake_gpus(self.kubectl, self._names[0], count)
+
+    def gvisor(self) -> None:
+        """See `Cluster.gvisor`."""
+        plane, nodes = self._parts()
+        programs = binaries.ensure(*binaries.GVISOR, say=self._say)
+        for node in nodes:
+            runtimes = node.machine.directory / "settings" / RUNTIMES
+            (runtimes / node_files.RUNSC_CONFIG).write_text(node_files.runsc())
+            (runtimes / "runsc").symlink_to(programs["runsc"])
+            (runtimes / "containerd-shim-runsc-v1").symlink_to(programs["shim"])
+        plane.kubectl("apply", "-f", "-", input=node_files.runtime_class())
 
     def kill_container(self, node: str, container_id: str) -> None:
         """See `Cluster.kill_container`."""
@@ -180,7 +194,8 @@ def _start_programs(node: Node, plane: ControlPlane, programs: Mapping[str, Path
     settings = _write_settings(node, plane)
 
     share_processors()
-    containerd = machine.start("containerd", "containerd", "--config", settings / "containerd.toml")
+    path = f"PATH={settings / RUNTIMES}{os.pathsep}{os.environ['PATH']}"
+    containerd = machine.start("containerd", "env", path, "containerd", "--config", settings / "containerd.toml")
     _wait([containerd], "containerd answers", lambda: _succeeds(machine, *_CTR, "version"))
     _import(machine, sandbox)
 
@@ -211,6 +226,7 @@ def _write_settings(node: Node, plane: ControlPlane) -> Path:
     settings = machine.directory / "settings"
     cni_settings = settings / "cni"
     cni_settings.mkdir(parents=True)
+    (settings / RUNTIMES).mkdir()
     certificate, key = plane.authority.issue(
         f"kubelet-{node.name}", common_name=f"system:node:{node.name}", hosts=[str(wire.node)]
     )
@@ -221,6 +237,7 @@ def _write_settings(node: Node, plane: ControlPlane) -> Path:
             root=INSIDE / "containerd",
             cni_plugins=packages.cni_folder(),
             cni_settings=cni_settings,
+            runtimes=settings / RUNTIMES,
             sandbox_image=images.PAUSE_TAG,
         ),
         "kubelet.yaml": node_files.kubelet(

@@ -16,9 +16,12 @@ from cluster.network import Network
 SOCKET = "/run/containerd/containerd.sock"
 DNS_READY_PORT = 8181
 PROXY_HEALTH_PORT = 10256
+RUNSC_CONFIG = "runsc.toml"
+GVISOR = "gvisor"
+"""Name of gVisor's RuntimeClass."""
 
 
-def containerd(*, root: Path, cni_plugins: Path, cni_settings: Path, sandbox_image: str) -> str:
+def containerd(*, root: Path, cni_plugins: Path, cni_settings: Path, runtimes: Path, sandbox_image: str) -> str:
     """Containerd's config.toml; its own socket and state stay at their usual places under /run."""
     return f"""\
 version = 2
@@ -32,10 +35,26 @@ restrict_oom_score_adj = true
 tolerate_missing_hugetlb_controller = true
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
+# Its programs come with `NodeCluster.gvisor`.
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runsc]
+runtime_type = "io.containerd.runsc.v1"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runsc.options]
+TypeUrl = "io.containerd.runsc.v1.options"
+ConfigPath = {json.dumps(str(runtimes / RUNSC_CONFIG))}
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = {json.dumps(str(cni_plugins))}
 conf_dir = {json.dumps(str(cni_settings))}
 """
+
+
+def runsc() -> str:
+    """The settings of gVisor's runsc, as its shim reads them."""
+    return '[runsc_config]\nignore-cgroups = "true"\n'
+
+
+def runtime_class() -> str:
+    """Gvisor's RuntimeClass, as a manifest."""
+    return _yaml(apiVersion="node.k8s.io/v1", kind="RuntimeClass", metadata={"name": GVISOR}, handler="runsc")
 
 
 def cni(network: Network) -> str:

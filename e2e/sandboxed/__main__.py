@@ -44,9 +44,10 @@ def run(say: Say) -> dict[str, Any]:
 
 def problems(report: dict[str, Any]) -> list[str]:
     """What is not as it should be, in words."""
-    hostile, edit = report["hostile"], report["edit"]
+    hostile, edit, gvisor = report["hostile"], report["edit"], report["gvisor"]
     bad = {
         **{f"hostile.{name}": hostile[name] for name in ("escaped", "forged", "otherwise", "failed", "workers_lost")},
+        **{f"gvisor.{name}": gvisor.get(name, 0) for name in ("escaped", "forged", "otherwise", "failed")},
         "neighbours.failed": report["neighbours"]["failed"],
         "edit.of_two_versions": edit["of_two_versions"],
         "edit.by_the_old_code_after_it": edit["by_the_old_code_after_it"],

@@ -10,6 +10,7 @@ from typing import Any, Final
 import yaml
 
 from cluster.folders import REPOSITORY
+from cluster.node_files import GVISOR
 from faults.manifests import ACCOUNT, asking_pod, requests
 from installation import IMAGE
 from overlay import chart_image
@@ -23,6 +24,8 @@ NAMESPACE: Final = "rewardpool-sandboxed"
 JOBS: Final = "rewardpool-sandboxed-jobs"
 """Of the pods that ask: those write to the node's folders."""
 POOL: Final = "checker"
+ISOLATED: Final = "isolated"
+"""The pool on gVisor."""
 WORKERS: Final = 2
 PROFILE: Final = "no-landlock.json"
 KEY_FILE: Final = f"{names.KEY_DIR}/{names.SECRET_KEY}"
@@ -56,7 +59,7 @@ def namespaces() -> list[Manifest]:
 def chart_values() -> Mapping[str, Any]:
     """Values of the chart: the image that was just built, and the jobs' right to use the pool."""
     account = {"namespace": JOBS, "name": ACCOUNT}
-    trainer = {"namespace": NAMESPACE, "pools": [POOL], "serviceAccounts": [account], "jobs": []}
+    trainer = {"namespace": NAMESPACE, "pools": [POOL, ISOLATED], "serviceAccounts": [account], "jobs": []}
     return {"image": chart_image(IMAGE), "trainers": [trainer]}
 
 
@@ -91,6 +94,15 @@ def without_landlock(deployed: Manifest, name: str, sandbox: Manifest | None) ->
         **({"sandbox": sandbox} if sandbox is not None else {}),
     }
     metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
+
+
+def on_gvisor(deployed: Manifest) -> Manifest:
+    """The pool as it is deployed, with one worker, on a kernel of its own."""
+    spec = deployed["spec"]
+    template = {**spec["worker"]["podTemplate"]["spec"], "runtimeClassName": GVISOR}
+    spec = {**spec, "replicas": 1, "worker": {**spec["worker"], "podTemplate": {"spec": template}}}
+    metadata = {"name": ISOLATED, "namespace": NAMESPACE}
     return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
 
 
@@ -169,8 +181,8 @@ def pool_of_wheel(digest: str) -> Manifest:
     return made
 
 
-def job(name: str, folder: Path, *, callers: int, once: bool) -> Manifest:
+def job(name: str, folder: Path, *, pool: str = POOL, callers: int, once: bool) -> Manifest:
     """A pod that asks."""
-    command = ("sandboxed.job", f"{NAMESPACE}/{POOL}", str(folder), f"--callers={callers}")
+    command = ("sandboxed.job", f"{NAMESPACE}/{pool}", str(folder), f"--callers={callers}")
     once_only = ("--once",) if once else ()
     return asking_pod(name, (*command, *once_only), {"sandboxed": "programs"}, folder, in_namespace=JOBS)

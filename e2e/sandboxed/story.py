@@ -1,4 +1,4 @@
-"""The steps, in their order: hostile code and neighbours, an edited function, nodes that lack Landlock, a wheel."""
+"""The steps, in their order: hostile code and neighbours, an edited function, gVisor, no Landlock at all, a wheel."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from control_loop.rollouts import Look
 from faults.stage import is_settled, settle
 from sandboxed import manifests
 from sandboxed.job import ANSWERS, ASKED
-from sandboxed.manifests import JOBS, KEY_FILE, POOL, WORKERS
+from sandboxed.manifests import ISOLATED, JOBS, KEY_FILE, POOL, WORKERS
 from sandboxed.samples import SECRET, Asked, answers_in, by_code, control, count, hostile, neighbours, to_json
 from scene import Object, Scene, StoryError, condition, of_component
 
@@ -71,7 +71,7 @@ class Story:
         lost = self._end(beside) - len(found := answers_in(answers))
         report["edit"] |= by_code(found, announced=announced)
         report["neighbours"] = count(asked, found, lost=lost).report()
-        for name, step in (("conditions", self.conditions), ("wheel", self.wheel)):
+        for name, step in (("gvisor", self.gvisor), ("conditions", self.conditions), ("wheel", self.wheel)):
             self._scene.say(f"sandboxed: {name}")
             report[name] = step()
             self._scene.say(f"  {report[name]}")
@@ -95,15 +95,7 @@ class Story:
         one = hostile([SECRET, KEY_FILE])
         found = {}
         for name, asked in {"hostile": one * ROUNDS, "control": control()}.items():
-            job = self._ask(name, asked, callers=4, once=True)
-            self._scene.until(
-                lambda job=job: job.phase() == "Succeeded",  # type: ignore[misc]
-                what=f"the samples of {name} are answered",
-                deadline_seconds=HOSTILE_SECONDS,
-            )
-            found[name] = count(asked, answers_in(self._folder / name / ANSWERS), lost=0).report()
-            if found[name]["samples"] != len(asked):
-                raise StoryError(f"{name}: {found[name]['samples']} of {len(asked)} samples have an answer")
+            found[name] = self._tally(name, asked)
         return {
             "programs": len(one),
             "rounds": ROUNDS,
@@ -112,6 +104,19 @@ class Story:
             "reached_without_a_sandbox": found["control"]["samples"] - found["control"]["otherwise"],
             "tried_without_a_sandbox": found["control"]["samples"],
         }
+
+    def _tally(self, name: str, asked: Sequence[Asked], *, pool: str = POOL) -> dict[str, Any]:
+        """Ask all samples once, and count what becomes of them; raises StoryError where one has no answer."""
+        job = self._ask(name, asked, pool=pool, callers=4, once=True)
+        self._scene.until(
+            lambda: job.phase() == "Succeeded",
+            what=f"the samples of {name} are answered",
+            deadline_seconds=HOSTILE_SECONDS,
+        )
+        found = count(asked, answers_in(self._folder / name / ANSWERS), lost=0).report()
+        if found["samples"] != len(asked):
+            raise StoryError(f"{name}: {found['samples']} of {len(asked)} samples have an answer")
+        return found
 
     def edit(self) -> dict[str, Any]:
         """The function is edited while neighbours ask; what they got is counted once no more is asked."""
@@ -128,6 +133,28 @@ class Story:
         announced = time.time()
         time.sleep(AFTER_SECONDS)
         return {"seconds": round(seconds, 1), "announced": announced}
+
+    def gvisor(self) -> dict[str, Any]:
+        """Hostile code in a pod that has a kernel of its own, without Landlock."""
+        try:
+            self._scene.cluster.gvisor()
+        except NotPossibleError as error:
+            return {"not possible here": str(error)}
+        self._scene.apply(manifests.on_gvisor(self._scene.pool()))
+        serving = self._scene.until(
+            lambda: condition(_pool(self._scene, ISOLATED), "Serving").get("status") == "True",
+            what="a worker on gVisor serves",
+            deadline_seconds=START_SECONDS,
+        )
+        self._scene.until(
+            lambda: condition(_pool(self._scene, ISOLATED), "Sandboxed").get("reason") == "Enforced",
+            what="the pool on gVisor is sandboxed",
+            deadline_seconds=SEEN_SECONDS,
+        )
+        kernel = self._scene.kubectl("exec", f"deployment/{ISOLATED}", "--", "cat", "/proc/version")
+        asked = hostile([SECRET, KEY_FILE])
+        tally = self._tally("gvisor", asked, pool=ISOLATED)
+        return {"seconds": round(serving, 1), "kernel": kernel.strip(), **tally}
 
     def conditions(self) -> dict[str, Any]:
         """What pools say of a node without Landlock, by what they ask for."""
@@ -185,9 +212,9 @@ class Story:
         manifests.write_function(folder, version=version)
         self._scene.kubectl("apply", "-k", str(folder))
 
-    def _ask(self, name: str, asked: Sequence[Asked], *, callers: int, once: bool = False) -> Asking:
+    def _ask(self, name: str, asked: Sequence[Asked], *, pool: str = POOL, callers: int, once: bool = False) -> Asking:
         folder = self._folder / name
-        pod = manifests.job(name, folder, callers=callers, once=once)
+        pod = manifests.job(name, folder, pool=pool, callers=callers, once=once)
         return Asking.start(self._jobs, pod, folder=folder, samples=to_json(asked))
 
     def _end(self, asking: Asking) -> int:

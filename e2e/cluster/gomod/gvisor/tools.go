@@ -1,0 +1,9 @@
+//go:build tools
+
+// Package tools names the commands that cluster.binaries builds, so that go.mod keeps their modules.
+package tools
+
+import (
+	_ "gvisor.dev/gvisor/runsc"
+	_ "gvisor.dev/gvisor/shim"
+)
