@@ -72,16 +72,16 @@ def hide(folder: str, shown: Iterable[str]) -> None:
         GuardError: The kernel refuses a part.
     """
     _enter_namespaces(_NEW_USER | _NEW_MOUNTS)
-    aside = _covered_place(beside=folder)
-    kept = [(path, f"{aside}/{number}") for number, path in enumerate(_outermost(shown))]
+    covered = _covered_place(beside=folder)
+    kept = [(path, f"{covered}/{number}") for number, path in enumerate(_outermost(shown))]
     for path, place in kept:
         _bind(path, place, is_writable=True)
     _cover(folder)
     for path, place in kept:
         _bind(place, path, is_writable=True)
     _mount(None, folder, _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES, f"the end of writing to {folder}")
-    if _libc.umount2(aside.encode(), _DETACH):
-        raise refused(f"an end of the mount at {aside}")
+    if _libc.umount2(covered.encode(), _DETACH):
+        raise refused(f"an end of the mount at {covered}")
 
 
 def part() -> None:
