@@ -51,7 +51,9 @@ class Capabilities:
     no_chunks: Setting = Setting()
     """By which it computes no sequence in parts."""
     batch_invariant: Setting
-    """By which a sample's numbers do not depend on the samples beside it."""
+    """By which a sample's numbers do not depend on the samples beside it, for `spec.engine.deterministic`."""
+    invariant_on_cpu: bool = False
+    """It has that on a CPU as well."""
 
 
 FOR_MODELS: Final[Mapping[EngineName, Capabilities]] = {
@@ -76,26 +78,32 @@ FOR_MODELS: Final[Mapping[EngineName, Capabilities]] = {
         splits=False,
         halves_float32=False,
         batch_invariant=Setting(("--max-batch-samples", "1")),
+        invariant_on_cpu=True,
     ),
 }
 """The engines that serve a model; `python` serves a function."""
 
 
 def setting_against(
-    name: EngineName, *, cached: bool, chunked: bool, args: Sequence[str], env: Mapping[str, str]
-) -> Setting | None:
-    """Return what an engine is to be set to where its numbers depend on how they are asked for; None without any left.
+    name: EngineName, *, cached: bool, chunked: bool, deterministic: bool, args: Sequence[str], env: Mapping[str, str]
+) -> str | None:
+    """Return what to set where an engine's numbers depend on how they are asked for; None where nothing is left.
 
     Args:
         name: The engine's.
         cached: Whether they depend on a cached prefix.
         chunked: Whether they depend on nothing but chunks.
+        deterministic: `spec.engine.deterministic`.
         args: What it is started with.
         env: Its variables.
     """
     can = FOR_MODELS[name]
-    candidates = [can.no_prefix_cache] * cached + [can.no_chunks] * chunked + [can.batch_invariant]
-    return next((setting for setting in candidates if not setting.is_in(args, env)), None)
+    for setting in [can.no_prefix_cache] * cached + [can.no_chunks] * chunked:
+        if not setting.is_in(args, env):
+            return str(setting)
+    if deterministic or can.batch_invariant.is_in(args, env):
+        return None
+    return "spec.engine.deterministic to true" + ("" if can.invariant_on_cpu else ", which takes a GPU")
 
 
 def engines_where(holds: Callable[[Capabilities], bool]) -> tuple[EngineName, ...]:

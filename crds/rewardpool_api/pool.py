@@ -33,6 +33,8 @@ _WITH_STEPS, _WITHOUT_STEPS = (
     engines_where(lambda can: can.heads == "last token"),
 )
 _WITH_ADAPTERS, _WITHOUT_ADAPTERS = engines_where(lambda can: can.adapters), engines_where(lambda can: not can.adapters)
+_INVARIANT_ON_CPU = engines_where(lambda can: can.invariant_on_cpu)
+_INVARIANT_ON_GPU = engines_where(lambda can: not can.invariant_on_cpu)
 _IS_FUNCTION = f"self.model.source.startsWith('{FUNCTION_SCHEME}')"
 _GPUS = f"(has(self.worker.gpus) ? self.worker.gpus : ({_IS_FUNCTION} ? 0 : 1))"
 """In CEL, what `rewardpool_api.inference` infers in Python."""
@@ -61,6 +63,8 @@ class EngineSpec(ApiModel):
     """Container image. Default: the engine's stock image; nothing of RewardPool needs to be baked in."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     """Number format of the weights. Raw scores differ between formats; see the documentation on parity."""
+    deterministic: bool = False
+    """Has the engine compute a sample's numbers without regard to the samples beside it: vLLM by VLLM_BATCH_INVARIANT, SGLang by --enable-deterministic-inference, both on GPUs only, transformers by one sample at a time. It costs throughput."""
     max_model_len: Annotated[int, Field(ge=1, le=16_777_216)] | None = None
     """Longest sample in tokens. Default: what the model was trained for."""
     tensor_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
@@ -278,6 +282,20 @@ class RewardPoolSpec(ApiModel):
             f"{_NEEDED} <= {_LIMIT}",
             message="spec.sandbox.concurrency times spec.sandbox.memory must not be more than spec.worker.resources.limits.memory: a call that is within its limit would end the whole container",
             holds=_calls_fit,
+        ),
+        Rule(
+            cel=f"!has(self.engine.deterministic) || !self.engine.deterministic || !{_IS_FUNCTION}",
+            message="spec.engine.deterministic must be false when spec.engine.name is python: what a function returns is its own affair",
+            holds=lambda spec: not spec.engine.deterministic or spec.engine.name != "python",
+        ),
+        Rule(
+            cel=f"!has(self.engine.deterministic) || !self.engine.deterministic || {_IS_FUNCTION} || (has(self.engine.name) && self.engine.name in {[*_INVARIANT_ON_CPU]}) || {_GPUS} > 0",
+            message=f"spec.engine.deterministic must be false when spec.worker.gpus is 0, unless spec.engine.name is {' or '.join(_INVARIANT_ON_CPU)}: {' and '.join(_INVARIANT_ON_GPU)} have no batch invariance on a CPU; `rewardpool verify --determinism` shows whether the numbers there need it",
+            holds=lambda spec: (
+                not spec.engine.deterministic
+                or spec.engine.name in (*_INVARIANT_ON_CPU, "python")
+                or spec.worker.gpus > 0
+            ),
         ),
         Rule(
             cel=f"!self.engine.sleep.enabled || !{_IS_FUNCTION}",

@@ -45,6 +45,12 @@ def test_a_source_and_a_type_are_a_whole_spec(model, stands_for):
     assert (spec.model.type, spec.engine.name, spec.worker.gpus) == stands_for
 
 
+def test_transformers_is_deterministic_on_a_cpu_too():
+    engine = {"name": "transformers", "deterministic": True}
+    given = {"model": {"source": "hf://org/model"}, "engine": engine, "worker": {"gpus": 0}}
+    assert load_manifest(manifest("spec", given)).spec.engine.deterministic
+
+
 def test_what_is_inferred_may_be_written_and_a_function_may_have_a_gpu():
     model = {"source": "python://rewards:score", "type": "Function"}
     spec = load_manifest(manifest("spec", {"model": model, "engine": {"name": "python"}, "worker": {"gpus": 1}})).spec
@@ -139,6 +145,20 @@ BAD = {
         "spec.model",
         {"source": "hf://org/model", "type": "Teacher", "topK": 0},
         "spec.model.topK: Invalid value: 0",
+    ),
+    "an engine without batch invariance on a CPU": (
+        "spec",
+        {
+            "model": {"source": "hf://org/model"},
+            "engine": {"name": "sglang", "deterministic": True},
+            "worker": {"gpus": 0},
+        },
+        "spec.engine.deterministic must be false when spec.worker.gpus is 0, unless spec.engine.name is transformers",
+    ),
+    "a deterministic function": (
+        "spec",
+        {"model": {"source": "python://rewards:score"}, "engine": {"deterministic": True}},
+        "spec.engine.deterministic must be false when spec.engine.name is python",
     ),
     "a teacher that sleeps": (
         "spec",

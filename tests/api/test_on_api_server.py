@@ -132,6 +132,11 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
         "spec.model": {"source": "python://rewards:score", "type": "Function", "trustRemoteCode": True},
         "spec.engine.name": "python",
     },
+    "batch invariance without a GPU": {"spec.engine.deterministic": True, "spec.worker.gpus": 0},
+    "batch invariance of a function": {
+        "spec.model": {"source": "python://rewards:score", "type": "Function"},
+        "spec.engine": {"deterministic": True},
+    },
     "sleep without a GPU": {"spec.engine.sleep": {"enabled": True}, "spec.worker.gpus": 0},
     "sleep that an autoscaler does not know of": {"spec.engine.sleep": {"enabled": True}, **scaled(policy=QUEUE)},
     "servers that do not know of sleep": {

@@ -184,16 +184,17 @@ OTHER = ((3.0,), (1.5,), (2.0,))
     [
         (spec(), ["cached"], "--no-enable-prefix-caching in spec.engine.args"),
         (spec(), ["cached", "batched", "reordered"], "--no-enable-prefix-caching in spec.engine.args"),
-        (spec(), ["batched"], "VLLM_BATCH_INVARIANT=1 in spec.engine.env"),
+        (spec(), ["batched"], "spec.engine.deterministic to true, which takes a GPU"),
         (spec(), ["chunked"], "--no-enable-chunked-prefill in spec.engine.args"),
         (spec(name="sglang"), ["cached"], "--disable-radix-cache in"),
-        (spec(name="sglang"), ["reordered", "chunked"], "--enable-deterministic-inference in"),
+        (spec(name="sglang"), ["reordered", "chunked"], "spec.engine.deterministic to true"),
         (spec(name="sglang"), ["chunked"], "--chunked-prefill-size -1 in"),
-        (spec(name="sglang", args=["--chunked-prefill-size=-1"]), ["chunked"], "--enable-deterministic-inference in"),
-        (spec(name="transformers"), ["cached"], "--max-batch-samples 1 in"),
-        (spec(args=["--no-enable-prefix-caching"]), ["cached"], "VLLM_BATCH_INVARIANT=1 in spec.engine.env"),
-        (spec("Teacher"), ["cached"], "VLLM_BATCH_INVARIANT=1 in spec.engine.env"),
+        (spec(name="sglang", args=["--chunked-prefill-size=-1"]), ["chunked"], "spec.engine.deterministic to true"),
+        (spec(name="transformers"), ["cached"], "spec.engine.deterministic to true, and"),
+        (spec(args=["--no-enable-prefix-caching"]), ["cached"], "spec.engine.deterministic to true, which takes a GPU"),
+        (spec("Teacher"), ["cached"], "spec.engine.deterministic to true, which takes a GPU"),
         (spec(env=[{"name": "VLLM_BATCH_INVARIANT", "value": "1"}]), ["batched"], "vllm has no further setting"),
+        (spec(deterministic=True), ["batched"], "vllm has no further setting"),
     ],
 )
 def test_what_remedies_it_is_the_engines_setting_against_the_likeliest_cause(
@@ -212,7 +213,7 @@ def test_the_screen_shows_each_condition_and_what_remedies_it() -> None:
     assert "rl/rm against itself: does not hold" in shown
     assert re.search(r"in batches +2 +1 of 3 +2 of 3\n", shown)
     assert re.search(r"on every replica +not measured *\n", shown)
-    assert "1. set VLLM_BATCH_INVARIANT=1 in spec.engine.env" in shown
+    assert "1. set spec.engine.deterministic to true" in shown
 
 
 # Replicas, asked one by one.

@@ -87,7 +87,7 @@ async def test_up_gives_up_at_once_where_numbers_depend_on_the_batch(machine_her
     assert (code, "no worker can start (NumbersVary: " in said) == (1, True), said
     assert "in a batch by 1 (" in said
     _, explained = await machine_here.run("explain", machine_here.pool_key)
-    assert "VLLM_BATCH_INVARIANT=1 in spec.engine.env" in " ".join(explained.split())
+    assert "spec.engine.deterministic to true, which takes a GPU" in " ".join(explained.split())
 
 
 async def test_it_sleeps_whenever_nobody_holds_it_awake(sleeper: LocalMachine) -> None:

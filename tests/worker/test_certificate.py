@@ -103,8 +103,8 @@ async def test_a_worker_whose_numbers_do_not_vary_is_ready_and_says_so() -> None
     ("spoil", "way", "setting"),
     [
         (behind_a_cached_prefix, CACHED, "--no-enable-prefix-caching in spec.engine.args"),
-        (in_a_batch, BATCHED, "VLLM_BATCH_INVARIANT=1 in spec.engine.env"),
-        (in_another_order, REORDERED, "VLLM_BATCH_INVARIANT=1 in spec.engine.env"),
+        (in_a_batch, BATCHED, "spec.engine.deterministic to true, which takes a GPU"),
+        (in_another_order, REORDERED, "spec.engine.deterministic to true, which takes a GPU"),
     ],
 )
 async def test_a_worker_whose_numbers_vary_is_not_ready_and_names_the_setting(

@@ -71,6 +71,11 @@ SEED_ON_A_CPU = """\
 (APIServer pid=6) ERROR 11-22 18:07:24 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
 encountered an issue. See stack trace (above) for the root cause.
 """
+NO_INVARIANCE = "RuntimeError: VLLM batch_invariant mode is not supported for MAMBA2_ATTN.\n"
+NO_INVARIANT_BACKEND = """\
+ValueError: Currently only ['ascend', 'fa3', 'fa4', 'flashinfer', 'intel_xpu', 'triton'] attention backends are \
+supported for deterministic inference, but you explicitly specified 'torch_native'.
+"""
 NO_HEAD = "ERROR model refused: /models/rm lacks score.weight: its scores would come from random numbers\n"
 OTHER_TOKEN = "model refused: spec.model.head.token 'maybe' is 5 tokens to this checkpoint's tokenizer, not one\n"
 SGLANG_REFUSED = """\
@@ -128,6 +133,8 @@ NO_KEY = "ValueError: REWARDPOOL_KEY_FILE cannot be read: [Errno 2] No such file
         (WRONG_VALUE, 2, "BadArguments", "float99"),
         (TOO_LONG_FOR_MODEL, 1, "BadArguments", "max_model_len (4096)"),
         (SEED_ON_A_CPU, 0, "BadArguments", "--no-enable-chunked-prefill"),
+        (NO_INVARIANCE, 1, "BadArguments", "set spec.engine.deterministic to false"),
+        (NO_INVARIANT_BACKEND, 1, "BadArguments", "explicitly specified 'torch_native'"),
         (OWN_CODE, 1, "ModelRefused", "trust_remote_code=True"),
         (NO_HEAD, 1, "ModelRefused", "lacks score.weight"),
         (OTHER_TOKEN, 2, "ModelRefused", "spec.model.head.token 'maybe'"),

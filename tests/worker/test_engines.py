@@ -151,6 +151,23 @@ def test_a_judge_generates(name: str, flag: str) -> None:
     assert started.env["REWARDPOOL_MODEL_TYPE"] == "Generative"
 
 
+def test_a_deterministic_engine_has_its_batch_invariance_and_no_other_has() -> None:
+    plain = {name: launch(name=name) for name in ("vllm", "sglang", "transformers")}
+    found = {name: launch(name=name, deterministic=True) for name in plain}
+    assert {name: [*set(found[name].argv) - set(plain[name].argv)] for name in ("vllm", "sglang")} == {
+        "vllm": [],
+        "sglang": ["--enable-deterministic-inference"],
+    }
+    assert value_of("--max-batch-samples", found["transformers"].argv) == "1"
+    assert {**plain["vllm"].env, "VLLM_BATCH_INVARIANT": "1"} == found["vllm"].env
+
+
+def test_a_variable_that_switches_batch_invariance_off_does_not_win() -> None:
+    off = [{"name": "VLLM_BATCH_INVARIANT", "value": "0"}]
+    assert launch(deterministic=True, env=off).env["VLLM_BATCH_INVARIANT"] == "1"
+    assert launch(env=off).env["VLLM_BATCH_INVARIANT"] == "0"
+
+
 def test_vllm_that_sleeps_serves_the_routes_for_it() -> None:
     started = launch(name="vllm", sleep={"enabled": True})
     assert "--enable-sleep-mode" in started.argv

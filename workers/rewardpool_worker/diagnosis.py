@@ -176,6 +176,14 @@ _SYMPTOMS = (
     ),
     _symptom(
         "BadArguments",
+        r"batch invariance not supported|batch_invariant mode is not supported"
+        r"|attention backends are supported for deterministic inference|combined with --enable-deterministic-inference"
+        r"|Deterministic inference with ",
+        "the engine has no batch invariance for this model, GPU or attention backend; set spec.engine.deterministic to "
+        "false, or choose another one by --attention-backend in spec.engine.args",
+    ),
+    _symptom(
+        "BadArguments",
         r"CPU Generator does not use offset",
         "vLLM on a CPU ends when it computes the prompt of a request with a seed in parts, and a judge's requests have "
         "one; add --no-enable-chunked-prefill to spec.engine.args",

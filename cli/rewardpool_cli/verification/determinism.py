@@ -398,6 +398,7 @@ def _setting(broken: set[Condition], spec: RewardPoolSpec) -> str:
         engine.name,
         cached=Condition.CACHED in broken and spec.model.type != "Teacher",  # whose engines keep no prefixes anyway
         chunked=broken == {Condition.CHUNKED},
+        deterministic=engine.deterministic,
         args=engine.args,
         env=engine.variables,
     )

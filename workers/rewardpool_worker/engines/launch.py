@@ -7,6 +7,7 @@ from typing import Final
 
 from rewardpool_api import RewardPoolSpec, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
+from rewardpool_api.engines import FOR_MODELS, Setting
 from rewardpool_worker.mounted import WORKER_ZIP
 
 
@@ -108,6 +109,11 @@ def trust_flags(spec: RewardPoolSpec) -> tuple[str, ...]:
     return ("--trust-remote-code",) if spec.model.trust_remote_code else ()
 
 
+def invariance(spec: RewardPoolSpec) -> Setting:
+    """What `spec.engine.deterministic` stands for: arguments, or a variable that `environment` has."""
+    return FOR_MODELS[spec.engine.name].batch_invariant if spec.engine.deterministic else Setting()
+
+
 def environment(spec: RewardPoolSpec, target: LaunchTarget, **engine_variables: str) -> dict[str, str]:
     """The variables every worker gets: the user's, the engine's, and RewardPool's own, later ones winning."""
     variables = {**spec.engine.variables, **engine_variables}
@@ -116,6 +122,8 @@ def environment(spec: RewardPoolSpec, target: LaunchTarget, **engine_variables: 
         variables.setdefault("HF_HUB_OFFLINE", "1")
     if spec.model.trust_remote_code and target.modules_dir is not None:
         variables.setdefault("HF_MODULES_CACHE", target.modules_dir)
+    if (variable := invariance(spec).env) is not None:
+        variables |= [variable]
     variables |= {
         names.ENV_ENGINE: spec.engine.name,
         names.ENV_MODEL_TYPE: spec.model.type,

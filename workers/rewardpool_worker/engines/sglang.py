@@ -12,6 +12,7 @@ from rewardpool_worker.engines.launch import (
     LaunchTarget,
     can_sleep,
     environment,
+    invariance,
     model_path,
     python_path,
     revision_flags,
@@ -36,7 +37,7 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     elif spec.model.type == "Teacher":
         # Behind a prefix of the cache the numbers are others: in bfloat16 by up to 0.18.
         argv += FOR_MODELS["sglang"].no_prefix_cache.args
-    argv += trust_flags(spec)
+    argv += [*invariance(spec).args, *trust_flags(spec)]
     if engine.max_model_len is not None:
         argv += ["--context-length", str(engine.max_model_len)]
     # SGLang warms up by asking itself without a key, is refused, and gives up. The readiness probe warms it up instead.

@@ -10,6 +10,7 @@ from rewardpool_worker.engines.launch import (
     Launch,
     LaunchTarget,
     environment,
+    invariance,
     model_path,
     python_path,
     revision_flags,
@@ -31,4 +32,5 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     argv += ["--dtype", engine.dtype, "--drain-seconds", str(spec.worker.drain_seconds)]
     if engine.max_model_len is not None:
         argv += ["--max-model-len", str(engine.max_model_len)]
+    argv += invariance(spec).args
     return Launch(argv=(*argv, *engine.args), env=environment(spec, target, PYTHONPATH=python_path(spec, target)))

@@ -273,7 +273,9 @@ class Engine:
     def _remedy(self, cached: bool) -> str:
         """Return what to do where numbers depend on how they are asked for, and whether on a cached prefix."""
         engine, dtype = self._settings.engine, self._settings.dtype
-        setting = setting_against(engine, cached=cached, chunked=False, args=sys.argv, env=os.environ)
+        setting = setting_against(
+            engine, cached=cached, chunked=False, deterministic=False, args=sys.argv, env=os.environ
+        )
         if setting is not None:
             return f"set {setting}"
         return f"{engine} has no further setting against it: " + (
