@@ -1,4 +1,4 @@
-"""What was observed of one pool at one moment: the only input of `decide`.
+"""Observation of one pool at one moment: the only input of `decide`.
 
 Plain data, gathered by the operator from the API server and the routers, or by `rewardpool_local` from processes. A
 figure that could not be had is None, never 0: a missing figure must not look like an idle pool.
@@ -29,18 +29,18 @@ DownloadPhase = Literal["Resolving", "Waiting", "Downloading", "Verifying", "Don
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """How far one worker is with having its model's files."""
+    """Progress of one worker's download of its model."""
 
     phase: DownloadPhase
     """As in the status; Done when they are there."""
     begun: datetime | None = None
     """When the present attempt began; None when it is over."""
     commit: str | None = None
-    """What is downloaded, once that is known."""
+    """The commit, once it is known."""
     downloaded_bytes: int = 0
     total_bytes: int | None = None
     note: str | None = None
-    """What holds it up, in words."""
+    """Cause of a delay, in words."""
 
 
 LOADING_AGAIN: Final = timedelta(minutes=1)
@@ -87,25 +87,25 @@ class Worker:
     probe_score: float | None = None
     """Its score of the probe text, finite; None while it is not known, and of models that give no number."""
     unsandboxed: tuple[str, ...] | None = None
-    """What its function reaches though it should not, in words; None while it is not known."""
+    """Things that its function reaches though it should not, in words; None while unknown."""
     certificate: CertificateStatus | None = None
-    """Whether its numbers depend on how they are asked for; None while it is not known, and of judges and functions."""
+    """None while it is not known, and of judges and functions."""
     start_seconds: float | None = None
     """From its making to its first score; None where that was not seen, and for one that was started again."""
     answered: int = 0
     """Requests that it answered since the look before, as far as that is known."""
     throughput: Throughput | None = None
-    """What it did over the last seconds; None where it had nothing to do, or does not say."""
+    """Work over the last seconds; None where it had nothing to do, or does not say."""
     download: Download | None = None
-    """Of its model; None where nothing is downloaded, or the download does not run."""
+    """Download of its model; None where nothing is downloaded, or the download does not run."""
 
     @property
     def is_downloading(self) -> bool:
-        """Whether a download runs in it."""
+        """True if a download runs in it."""
         return self.download is not None and self.download.begun is not None
 
     def is_loading(self, now: datetime) -> bool:
-        """Whether its download gets on, so that its time to answer has not begun."""
+        """Return whether its download gets on, so that its time to answer has not begun."""
         if self.download is None or self.download.begun is None:
             return False
         return self.failure is None or now - self.download.begun >= LOADING_AGAIN
@@ -131,7 +131,7 @@ class RegisteredWorker:
     answered: int | None = None
     """Requests that it answered since the router began to count for it; None when the router does not say."""
     healthy: bool | None = None
-    """Whether the router reaches it, by its own checks every two seconds; None when it does not say."""
+    """True if the router reaches it, by its own checks every two seconds; None when it does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ class Router:
     waiting_seconds: float = 0.0
     """For how long at most the oldest of them has waited: since the last look at which none did. 0 where unknown."""
     age_seconds: float = 0.0
-    """Of the figures above: since the router was asked for them."""
+    """Seconds since these figures were requested from the router."""
     silent_seconds: float = 0.0
     """Since the first question after its last answer was asked; 0 while it answers. One that is busy answers late."""
     exposed: bool = True
@@ -169,7 +169,7 @@ class WorkerSet:
     created: datetime | None = None
     """When the set was made; None in a plan for a set that does not exist yet."""
     golden: GoldenScores | None = None
-    """What its workers made of the golden set, once that was asked; never part of a plan."""
+    """Its workers' scores of the golden set, once they were requested; never part of a plan."""
     refused: str | None = None
     """Why Kubernetes does not make all of its workers, such as a quota, in its words; never part of a plan."""
 
@@ -185,20 +185,20 @@ class Snapshot:
     revision: str
     """Revision of the pod template or launch command that the spec renders to now."""
     url: str
-    """Where trainers reach the routers."""
+    """URL of the routers for trainers."""
     worker_sets: tuple[WorkerSet, ...] = ()
     workers: tuple[Worker, ...] = ()
     routers: tuple[Router, ...] = ()
     holders: tuple[str, ...] | None = None
-    """Who holds the pool awake, by name; None where nobody can put engines to sleep, as in a cluster."""
+    """Holders that keep the pool awake, by name; None where engines cannot be put to sleep, as in a cluster."""
     announcements: tuple[Announcement, ...] = ()
-    """What training jobs said they are going to ask."""
+    """Announcements of training jobs."""
     claims: tuple[Claim, ...] = ()
-    """What the other pools of `spec.autoscaling.budget` want and have."""
+    """Claims of the other pools of `spec.autoscaling.budget`."""
     golden: GoldenSet | GoldenProblem | None = None
-    """What `spec.rollout.parity` refers to; None when it asks for nothing, or where there are no ConfigMaps."""
+    """Golden set of `spec.rollout.parity`; None when it names none, or where there are no ConfigMaps."""
     offer: str | None = None
-    """What workers of the present revision would have if they were made anew, in words; None where that is the same."""
+    """Differences of workers of the present revision that were made anew, in words; None where there are none."""
     protected_workers: int | None = None
     """Workers of which a disruption may take one, as the budget has it; None where there is none."""
     protected_routers: int | None = None
@@ -208,7 +208,7 @@ class Snapshot:
     tls_problem: str | None = None
     """Why the certificate of `spec.router.tls` cannot be used; no router is started or changed until it can."""
     rotation: KeyRotation | None = None
-    """How far a change of the keys is; None for a pool whose keys never changed."""
+    """Progress of a change of the keys; None for a pool whose keys never changed."""
     key_refused: str | None = None
     """Why an edit of the keys' Secret is taken back."""
     routers_refused: str | None = None
@@ -228,15 +228,15 @@ class Snapshot:
         return tuple(worker for worker in self.workers if worker.revision == revision)
 
     def available_of(self, revision: str) -> int:
-        """How many workers of one revision may be given work."""
+        """Return the number of workers of one revision that may be given work."""
         return sum(worker.available for worker in self.workers_of(revision))
 
     def is_listed(self, worker: Worker) -> bool:
-        """Whether any router has the worker in its list."""
+        """Return whether any router has the worker in its list."""
         return any(entry.url == worker.url for router in self.routers for entry in router.registered or ())
 
     def serving_of(self, revision: str) -> int:
-        """How many of those every router has in its list that answers, is to stay and that trainers are sent to."""
+        """Return how many of those stay and are in the list of every router that answers and that trainers use."""
         answering = [router for router in self.routers if router.answering and not router.deleting]
         reached = [router for router in answering if router.exposed] or answering
         lists = [{entry.url for entry in router.registered} for router in reached if router.registered is not None]

@@ -1,4 +1,4 @@
-"""What two statuses are compared by. Pure.
+"""Comparison of two statuses. Pure.
 
     news      written at once: a decision, what limits it, a pool that serves, stops, degrades
     a step    on the way to the next state, such as one more worker that answers: written once no more came for a moment
@@ -44,7 +44,7 @@ _SANDBOX_OF_STEPS = frozenset((ConditionReason.NOT_TRIED, ConditionReason.ENFORC
 
 
 class Change(enum.Enum):
-    """What a status says that the one before did not."""
+    """Kind of difference between a status and the one before."""
 
     NOTHING = enum.auto()
     FIGURES = enum.auto()
@@ -53,7 +53,7 @@ class Change(enum.Enum):
 
 
 def change_between(before: Object, after: Object) -> Change:
-    """How soon the status `after` is to be written in the place of the other one; both as JSON, and our own."""
+    """Return how soon the status `after` is to be written in place of the other one; both as JSON, and our own."""
     if before == after:
         return Change.NOTHING
     before, after = without_volatile(before), without_volatile(after)
@@ -75,7 +75,7 @@ def _without_steps(status: Object) -> Object:
 
 
 def is_serving(status: Object) -> bool:
-    """Whether a score can be had, by the status as JSON."""
+    """Return whether a score can be had, by the status as JSON."""
     return any((entry["type"], entry["status"]) == ("Serving", "True") for entry in status.get("conditions", []))
 
 

@@ -33,7 +33,7 @@ STOP_SECONDS = 5.0
 
 
 class Silence:
-    """How long a worker that scored before has not answered the simplest question, by count and by time.
+    """Duration for which a worker that scored before has not answered the simplest question, by count and by time.
 
     Both, as a kubelet counts failed liveness probes: by time alone, a machine that slept would find all its workers
     silent for hours at the first look; by count alone, ten refusals in a row are over in seconds.
@@ -113,23 +113,23 @@ class Replica:
 
     @property
     def answering(self) -> bool:
-        """Whether a real score came back from the process it has."""
+        """True if a real score came back from the process it has."""
         return self.process.running and self._answered_pid == self.process.pid
 
     @property
     def asleep(self) -> bool:
-        """Whether the engine of the process it has sleeps."""
+        """True if the engine of the process it has sleeps."""
         return self.process.running and self._asleep_pid == self.process.pid
 
     @property
     def has_gpu(self) -> bool:
-        """Whether its engine has a GPU: it runs and does not sleep, or is just waking."""
+        """True if its engine has a GPU: it runs and does not sleep, or is just waking."""
         turning = self._turning is not None and not self._turning.done()
         return self.process.running and (turning or not self.asleep)
 
     @property
     def phase(self) -> str:
-        """What `rewardpool status` shows."""
+        """Phase that `rewardpool status` shows."""
         if self.draining_since is not None or self.process.stopping:
             return "Draining"
         if not self.process.running and (self.process.failure is not None or self._unschedulable is not None):
@@ -139,7 +139,7 @@ class Replica:
         return ("Parked" if self.parked else "Ready") if self.answering else "Starting"
 
     def observe(self) -> Worker:
-        """What a snapshot says of it.
+        """Return the worker for a snapshot.
 
         Raises:
             Exception: what ended the task that looks at the worker, which is a fault of this program.
@@ -170,7 +170,7 @@ class Replica:
         )
 
     def describe(self) -> WorkerProcess:
-        """What the status says of it."""
+        """Return the worker for the status."""
         return WorkerProcess(
             name=self.name,
             revision=self.revision,
@@ -190,7 +190,7 @@ class Replica:
 
     @property
     def _present_refusal(self) -> ProbeResult | None:
-        """What the process that it has answered in place of a score."""
+        """Return the answer of the present process in place of a score."""
         if self._refusal is None or not self.process.running:
             return None
         pid, refusal = self._refusal

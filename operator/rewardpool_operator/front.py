@@ -1,4 +1,4 @@
-"""What is reached over the network: health, metrics and the page in the browser.
+"""Front of the operator for the network: health, metrics and the page in the browser.
 
 In the chart it is a process of its own, `rewardpool operator front`, without the operator's token and rights: all that
 it knows it asks of the operator, at a Unix socket. An operator that is run by hand serves the same itself.
@@ -53,10 +53,10 @@ class Ports:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How the front is run: the options of `rewardpool operator front`."""
+    """Settings of the front: the options of `rewardpool operator front`."""
 
     socket: Path
-    """Of the operator."""
+    """Socket of the operator."""
     ports: Ports
     namespaces: Sequence[str] = ()
     """Namespaces that the operator serves, for the page to say so; none of them means all."""

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes of the operator and its pools.
+"""Metrics of the operator and its pools, for Prometheus.
 
 The gauges of a pool are made at each scrape (`pool_metrics.py`), and a pool that is forgotten is gone with all of its
 series. Labels are bounded by what there is: pools, and words of fixed lists. Nothing about single workers, requests or
@@ -195,7 +195,7 @@ class Metrics:
         self._left_out.labels(kind).inc()
 
     def serves_namespace(self, namespace: str, serves: bool) -> None:
-        """Whether the pools of a namespace are looked after."""
+        """Record whether the pools of a namespace are reconciled."""
         self._namespace_served.labels(namespace).set(serves)
 
     def read_leading(self, leads: Callable[[], bool]) -> None:

@@ -60,7 +60,7 @@ PROBE_TEXT = "Is this pool ready?"
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
-    """What a worker answered."""
+    """Answer of a worker."""
 
     ok: bool
     """A real score came back."""
@@ -71,9 +71,9 @@ class ProbeResult:
     probe_score: float | None = None
     """Its score of the probe text, finite; None when it does not say."""
     unsandboxed: tuple[str, ...] | None = None
-    """What its function reaches though it should not, in words; None when it does not say."""
+    """Things that its function reaches though it should not, in words; None when it does not say."""
     certificate: CertificateStatus | None = None
-    """Whether its numbers depended on how they were asked for; None when it does not say."""
+    """True if its numbers depended on how they were asked for; None when it does not say."""
     error: str | None = None
     """Why there was no score, in the worker's words."""
     failure: Failure | None = None
@@ -193,7 +193,7 @@ async def read_in_flight(session: aiohttp.ClientSession, worker_url: str, *, key
 
 @dataclass(frozen=True, kw_only=True)
 class Turned:
-    """What came of asking an engine to sleep or wake."""
+    """Result of a request to an engine to sleep or wake."""
 
     ok: bool
     """It is what it was asked to be."""
@@ -220,7 +220,7 @@ async def turn(session: aiohttp.ClientSession, worker_url: str, *, awake: bool, 
 
 
 async def takes_key(session: aiohttp.ClientSession, worker_url: str, *, key: str) -> bool:
-    """Whether the worker admits who presents this key; False as well when it does not answer."""
+    """Return whether the worker admits who presents this key; False as well when it does not answer."""
     try:
         await _Caller(session, worker_url.rstrip("/"), key).get(names.LOAD_PATH, timeout=QUICK_TIMEOUT)
     except NoScoreError as error:
@@ -265,7 +265,7 @@ class _Caller:
         return text
 
     def said(self, words: str) -> str:
-        """What the worker said, fit to be told: users' code runs there, and can read the key."""
+        """Return the worker's words, fit to be shown: users' code runs there, and can read the key."""
         return without_secrets(words[:MAX_WORDS], [self._key])[:MAX_REASON]
 
     async def ask(

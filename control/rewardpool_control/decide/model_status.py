@@ -38,7 +38,9 @@ def _certificate(staying: list[Worker]) -> CertificateStatus | None:
 
 
 def _revisions(snapshot: Snapshot) -> list[RevisionModel]:
-    """What each revision serves that has workers or may get them; of others than the present one, what was known."""
+    """Return the models of the revisions that have workers or may get them; of others than the present one, the known
+    ones.
+    """
     before = snapshot.pool.status
     known = {one.revision: one for one in before.model.revisions} if before.model else {}
     kept = {worker.revision for worker in snapshot.workers}
@@ -50,7 +52,7 @@ def _revisions(snapshot: Snapshot) -> list[RevisionModel]:
 
 
 def _present(snapshot: Snapshot, known: RevisionModel | None) -> RevisionModel:
-    """What the spec makes of the present revision."""
+    """Return the present revision's model by the spec."""
     pool, head = snapshot.pool, snapshot.pool.spec.model.head
     return RevisionModel(
         revision=snapshot.revision,
@@ -97,7 +99,7 @@ def _adapters(snapshot: Snapshot) -> list[str] | None:
 
 
 def _commit(snapshot: Snapshot) -> str | None:
-    """What the present revision is pinned to: what its first worker said, for as long as it is the present one."""
+    """Return the commit of the present revision, by its first worker, for as long as it is the present one."""
     before = snapshot.pool.status
     if before.current_revision == snapshot.revision and before.model is not None and before.model.commit is not None:
         return before.model.commit

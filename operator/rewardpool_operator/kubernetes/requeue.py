@@ -27,7 +27,7 @@ FIRST_SCORE_SECONDS: Final = 0.1
 AFTER_CHANGE_SECONDS: Final = 0.5
 """Seconds until the next pass after one that wrote something: a step of a plan is often followed by another."""
 SOONER_SECONDS: Final = 1.5
-"""How much sooner the next pass over a pool is that was busy a moment ago."""
+"""Factor by which the next pass over a pool comes sooner that was busy a moment ago."""
 _REPORTED_BY_WATCHES: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
 """Reasons of Progressing whose end a pod tells by itself; a pool may have them for days."""
 

@@ -57,7 +57,7 @@ class RouterCertificateError(RouterError):
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """How an https router is verified: its pods share one certificate, for the pool's host name."""
+    """Verification of an https router: its pods share one certificate, for the pool's host name."""
 
     context: ssl.SSLContext
     server_hostname: str

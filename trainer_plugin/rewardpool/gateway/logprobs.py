@@ -33,7 +33,7 @@ from rewardpool_api.teacher_wire import (
 COMPLETIONS: Final = "/v1/completions"
 TOKENS: Final = "/inference/v1/generate"
 MAX_SEQUENCES: Final = 4096
-"""Of one request."""
+"""Sequences of one request."""
 
 _SAMPLING = frozenset(
     {

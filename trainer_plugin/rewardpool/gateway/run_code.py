@@ -52,7 +52,7 @@ Nothing = Annotated[list[str], AfterValidator(_nothing)]
 
 
 class RunCode(BaseModel):
-    """What SandboxFusion's clients send.
+    """Request of SandboxFusion's clients.
 
     Attributes:
         run_timeout: Of processor time, and again of idle time.

@@ -17,9 +17,9 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
 
 MAX_ROWS = 4096
-"""Of one request."""
+"""Rows of one request."""
 MAX_MESSAGES = 1024
-"""Of one prompt."""
+"""Messages of one prompt."""
 
 
 class Query(BaseModel):

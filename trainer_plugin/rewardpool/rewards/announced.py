@@ -24,7 +24,7 @@ class Announcement:
     """Facts about a job that are known beforehand, as `Pool.demand` takes them."""
 
     samples: int | None = None
-    """Of one rollout."""
+    """Samples of one rollout."""
     group: int | None = None
     """Number of responses to one prompt."""
     steps: int | None = None

@@ -44,7 +44,7 @@ _KEYS = (
     | {"length_penalty"}
     | _BESIDE_ONE_PART
 )
-"""Of rewards of one part."""
+"""Keys of rewards of one part."""
 
 
 class Mixing(BaseModel):

@@ -80,7 +80,7 @@ class Zygote:
 
     @property
     def usable(self) -> bool:
-        """Whether it lives and can be asked."""
+        """True if it lives and can be asked."""
         return self._sock.fileno() >= 0 and self._process.poll() is None
 
     def fork(self, talk: socket.socket, output: int, errors: int) -> int:

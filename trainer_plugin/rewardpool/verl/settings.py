@@ -44,7 +44,7 @@ class Settings:
     spec: Mapping[str, Any]
     """For `open_reward`."""
     samples: int | None = None
-    """Of one rollout over all reward workers; None where the config does not say."""
+    """Samples of one rollout over all reward workers; None where the config does not say."""
     group: int | None = None
     """Number of responses to one prompt."""
     calls_function: bool = False

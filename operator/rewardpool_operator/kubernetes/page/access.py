@@ -26,15 +26,15 @@ class TokenViewer:
         return self._user.name
 
     async def is_valid(self) -> bool:
-        """Whether the API server still takes the token, and for the same user."""
+        """Return whether the API server still takes the token, and for the same user."""
         return await self._reviews.user(self.token) == self._user
 
     async def may_see(self, namespace: str) -> bool:
-        """Whether the user may list pools of this namespace."""
+        """Return whether the user may list pools of this namespace."""
         return await self._reviews.may(self.token, "list", POOLS, namespace)
 
     async def may_see_workers(self, namespace: str) -> bool:
-        """Whether the user may list pods of this namespace, which workers are."""
+        """Return whether the user may list pods of this namespace, which workers are."""
         return await self._reviews.may(self.token, "list", PODS, namespace)
 
 

@@ -27,7 +27,7 @@ class ApiServerAwayError(OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where the API server is, without anybody's credentials."""
+    """Address of the API server, without credentials."""
 
     url: str
     authority: str | None = None

@@ -12,9 +12,9 @@ from rewardpool_runtime.bounded import AnswerTooLargeError, read_text
 
 TAIL_LINES: Final = 1000
 LIMIT_BYTES: Final = 1 << 20
-"""Of a log whose lines are long."""
+"""Bytes of a log whose lines are long."""
 MAX_REFUSAL_BYTES: Final = 64 << 10
-"""Of a Status object, whose message says why there is no log."""
+"""Bytes of a Status object, whose message says why there is no log."""
 
 
 async def end_of_log(server: ApiServer, namespace: str, pod: str, container: str, *, token: str) -> str:

@@ -1,4 +1,4 @@
-"""What the operator tells the page of its pools: a JSON object per line and pool, from the store.
+"""Data of the pools for the page: a JSON object per line and pool, from the store.
 
 Of the spec it has what the page shows, and nothing of variables, arguments or pod templates. A line is made again only
 when one of the pool's objects changed.
@@ -24,12 +24,12 @@ from rewardpool_runtime.untrusted import NONSENSE
 POOLS_AT_ONCE: Final = 20
 """Read in one go, which takes some milliseconds at first; passes of pools have their turn in between."""
 SHOWN: Final = {"model": ("type", "source"), "engine": ("name",), "worker": ("gpus",), "router": ("flavor",)}
-"""What the page shows of the parts of a spec, beside `autoscaling` and `replicas`."""
+"""Parts of a spec that the page shows, beside `autoscaling` and `replicas`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """What was made of a pool's objects; it holds as long as they are the same."""
+    """Line of a pool's objects; it holds as long as they are the same."""
 
     pool: Object
     pods: tuple[Object, ...]
@@ -70,7 +70,7 @@ class Offer:
 
 
 def _offered(objects: Objects) -> dict[str, Any]:
-    """What the page needs of a pool's objects; one that makes no sense raises one of `NONSENSE`."""
+    """Return a pool's objects for the page; a malformed one raises one of `NONSENSE`."""
     workers, routers = (objects.pods_of(component) for component in (names.COMPONENT_WORKER, names.COMPONENT_ROUTER))
     running = [pod for pod in routers if pods.router_is_running(pod)]
     urls = (pods.address(pod, CONTAINER_ROUTER, PORT_METRICS) for pod in running)

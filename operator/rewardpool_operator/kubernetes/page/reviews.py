@@ -1,4 +1,4 @@
-"""What the API server says to a token: whose it is (SelfSubjectReview), and what it may do (SelfSubjectAccessReview).
+"""Reviews of a token by the API server: its user (SelfSubjectReview), and the user's rights (SelfSubjectAccessReview).
 
 Answers are remembered for some seconds, by who asks and for what: a page that looks once a second, in however many
 browsers, asks the API server no more often than that. Tokens themselves are not kept here, only their hashes.
@@ -27,7 +27,7 @@ MAX_RIGHTS: Final = 8192
 MAX_CALLS: Final = 8
 """Reviews at a time."""
 MAX_BYTES: Final = 256 << 10
-"""Of an answer, which names the user's groups."""
+"""Bytes of an answer, which names the user's groups."""
 ANONYMOUS: Final = "system:anonymous"
 _TOKEN: Final = re.compile(r"[!-~]+")
 """Whatever else is no token: to one with a space the API server answers as to nobody."""
@@ -49,7 +49,7 @@ class User:
 
 @dataclass(frozen=True, kw_only=True)
 class Right:
-    """What may be done in a namespace, or with "" in all of them."""
+    """Right in a namespace, or with "" in all of them."""
 
     verb: str
     resource: Resource
@@ -71,7 +71,7 @@ def user_of(status: Mapping[str, Any]) -> User | None:
 
 
 def is_allowed(status: Mapping[str, Any]) -> bool:
-    """Whether the status of a SelfSubjectAccessReview allows it."""
+    """Return whether the status of a SelfSubjectAccessReview allows it."""
     return status.get("allowed") is True and status.get("denied") is not True
 
 
@@ -123,7 +123,7 @@ class Reviews:
         return await self._users.get(_hash(token), ask)
 
     async def may(self, token: str, verb: str, resource: Resource, namespace: str) -> bool:
-        """Whether the token's user may do that in the namespace; whoever may do it everywhere is asked about once.
+        """Return whether the token's user may do that in the namespace; a right in all namespaces is asked for once.
 
         Raises:
             OSError: nobody says so now.
@@ -161,7 +161,7 @@ class Reviews:
 
 
 def access_spec(right: Right) -> Object:
-    """What a SelfSubjectAccessReview asks."""
+    """Return the spec of a SelfSubjectAccessReview."""
     resource = right.resource
     named = {"group": resource.group, "version": resource.version, "resource": resource.plural}
     return {"resourceAttributes": {**named, "verb": right.verb, "namespace": right.namespace}}

@@ -1,4 +1,4 @@
-"""What the routers count, for rates, latencies and the requests at each worker: asked only while somebody watches.
+"""Counts of the routers, for rates, latencies and the requests at each worker: polled only while the page is open.
 
 The reconciler asks them too, but only on the operator that acts, and at its own pace; both operators serve the page.
 Metrics need no key. However many pools there are, so many routers are asked in a second, in turn.
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 MAX_ROUTERS: Final = 64
 """Asked in one look."""
 MAX_BYTES: Final = 4 << 20
-"""Of one answer; a router of a thousand workers says a tenth of it."""
+"""Bytes of one answer; a router of a thousand workers sends a tenth of it."""
 TIMEOUT: Final = aiohttp.ClientTimeout(total=1.0)
 """For metrics, which come from a router's memory."""
 FORGET_SECONDS: Final = 120.0
@@ -31,7 +31,7 @@ FORGET_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """What the routers of one pool said."""
+    """Counts of one pool's routers."""
 
     counts: Counts | None = None
     """None where one of them did not say."""
@@ -68,7 +68,7 @@ class RouterCounts:
         self._asked_at |= dict.fromkeys(due, now)
 
     def of(self, pool: str) -> Counted:
-        """What those of the pool `namespace/name` said last."""
+        """Return the latest counts of the pool `namespace/name`."""
         return self._counted.get(pool, Counted())
 
     async def _ask_pool(self, urls: Sequence[str], now: float) -> Counted:

@@ -28,7 +28,7 @@ POOLS_AT_ONCE: Final = 20
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """What was read of a pool's line."""
+    """State from a pool's line."""
 
     pool: RewardPool
     workers: tuple[tuple[str, Worker], ...]

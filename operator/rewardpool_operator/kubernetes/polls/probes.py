@@ -1,4 +1,4 @@
-"""Whether a worker scores by now and why not, its score of the probe text, and what it says of its model.
+"""Probes of workers: whether one scores by now and why not, its score of the probe text, and its model.
 
 While the pool's first score is due, workers are asked ten times a second for as long as a small engine takes to start.
 The kubelet's startup probe asks every two seconds, and its result comes by way of the API server: this is only earlier.
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.1
 LONGEST_SECONDS: Final = 20.0
-"""Of asking so often; what takes longer is not made noticeably longer by the kubelet's two seconds."""
+"""Seconds of polling so often; what takes longer is not made noticeably longer by the kubelet's two seconds."""
 RETRY_SECONDS: Final = 10.0
 """Before each question from then on."""
 MAX_ASKED: Final = 4
@@ -78,7 +78,7 @@ class Probes:
             task.cancel()
 
     def _unknown(self, pool: RewardPool, starts: dict[Start, Worker]) -> dict[Start, Worker]:
-        """Who is to be asked."""
+        """Return the workers to ask."""
         found = {start: one for start, one in starts.items() if one.active and start not in self._answers}
         if pool.spec.model.type != "Generative":
             return found
