@@ -59,7 +59,6 @@ class Worker:
     placed: bool = True
     """A node took it; of one machine there is but one."""
     running: bool = False
-    """Its process runs now."""
     answering: bool = False
     """It runs, and a real score came back from it since its process started."""
     asleep: bool = False
@@ -192,7 +191,6 @@ class Snapshot:
     holders: tuple[str, ...] | None = None
     """Holders that keep the pool awake, by name; None where engines cannot be put to sleep, as in a cluster."""
     announcements: tuple[Announcement, ...] = ()
-    """Announcements of training jobs."""
     claims: tuple[Claim, ...] = ()
     """Claims of the other pools of `spec.autoscaling.budget`."""
     golden: GoldenSet | GoldenProblem | None = None

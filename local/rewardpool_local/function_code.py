@@ -35,7 +35,6 @@ class Place:
     folder: int
     """Which of the folders that were given, from 0."""
     path: Path
-    """Below that one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +94,6 @@ class _Module:
     """None for a folder without `__init__.py`."""
     is_package: bool = False
     inside: tuple[Place, ...] = ()
-    """Places of its submodules."""
 
 
 class _Reader:

@@ -58,7 +58,7 @@ class Interpreter:
     """Modules of an interpreter."""
 
     python: str
-    """Its own version."""
+    """Version of Python."""
     modules: Mapping[str, str]
     """The wanted modules that it has, with their versions; "" where the version is unknown."""
 

@@ -56,7 +56,6 @@ class Settings:
     """Settings of the front: the options of `rewardpool operator front`."""
 
     socket: Path
-    """Socket of the operator."""
     ports: Ports
     namespaces: Sequence[str] = ()
     """Namespaces that the operator serves, for the page to say so; none of them means all."""

@@ -214,4 +214,3 @@ def _desired(samples: Mapping[str, Samples]) -> float:
 
 
 METRICS: Final = Metrics()
-"""Those of this process."""

@@ -28,7 +28,6 @@ SECONDS: Final = 10.0
 """For one question and its answer."""
 
 Answers = Mapping[str, Callable[[], Awaitable[bytes]]]
-"""Answers by path."""
 Ask = Callable[[str], Awaitable[bytes]]
 """Returns the answer to a path. Raises OSError where there is none."""
 

@@ -57,7 +57,6 @@ class Draft:
 
     manifest: dict[str, Any]
     notes: tuple[str, ...] = ()
-    """A sentence each."""
 
 
 def draft(

@@ -11,7 +11,6 @@ from rewardpool_kube.events import last_seen, summary
 from rewardpool_operator.kubernetes.pods import is_managed, is_over
 
 Object = dict[str, Any]
-"""A Kubernetes object as JSON."""
 
 Kind = Literal["problem", "waiting", "note"]
 """A person has to act; it may pass; for information."""
@@ -78,7 +77,6 @@ class Explanation:
     cause: Cause
     kind: Kind
     what: str
-    """A sentence."""
     said: str = ""
     """Words of Kubernetes, the engine or the operator, unchanged."""
     next: tuple[str, ...] = ()

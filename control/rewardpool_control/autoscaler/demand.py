@@ -55,7 +55,6 @@ class Fleet:
     most: int
     """Most replicas that are ever wanted."""
     bursts: Sequence[Burst] = ()
-    """The last ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +116,6 @@ class _Job:
     reason: str = ""
     is_in_gap: bool = False
     is_quiet: bool = False
-    """As `Plans` has it."""
     is_due: bool = False
     """True if all of it is wanted, and not just what is there."""
 

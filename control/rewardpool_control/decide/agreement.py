@@ -20,7 +20,6 @@ class Agreement:
     """Workers that may not serve because their score differs."""
 
     barred: frozenset[str] = frozenset()
-    """By name."""
     problem: Failure | None = None
     """The differing workers and the numbers; None while all agree."""
 

@@ -39,7 +39,6 @@ class Repeat:
     """An event that was said again, to be written as its series."""
 
     name: str
-    """Name of the event's object."""
     count: int
 
 

@@ -16,7 +16,6 @@ class OperatorIdentity:
     """The operator's pods, and who reads metrics."""
 
     namespace: str
-    """Namespace of the operator's pods."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the operator's pods; none of them stands for every pod of the namespace."""
     ipv6: bool = False

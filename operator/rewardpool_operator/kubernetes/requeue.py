@@ -39,7 +39,6 @@ class Outcome(enum.Enum):
     BUSY = enum.auto()
     """There is load, or something is under way whose end no event reports."""
     CHANGED = enum.auto()
-    """Something was written."""
     ANSWER = enum.auto()
     """The first request at a pool at zero waits for its score, and nothing else."""
 

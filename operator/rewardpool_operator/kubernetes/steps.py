@@ -53,7 +53,6 @@ class Failing:
     since: datetime
     """Time of the first of its failures in a row."""
     attempts: int
-    """Number of them."""
     not_before: float
     """Monotonic time of the next attempt."""
 

@@ -43,7 +43,6 @@ class StoredPool:
     """One version of a pool."""
 
     object: Object
-    """The object as JSON."""
     pool: RewardPool
     """Parsed from `object`, or from what of it is valid."""
     problems: tuple[str, ...] = ()

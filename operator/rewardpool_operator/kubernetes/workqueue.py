@@ -41,7 +41,6 @@ class Taken(Generic[K]):
 
     key: K
     due: float
-    """Due time of its turn."""
 
 
 @dataclass

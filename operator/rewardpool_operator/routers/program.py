@@ -26,7 +26,6 @@ class RouterProgram:
     package: str
     """The Python package whose `launch_router` module starts it."""
     requirement: str
-    """The requirement for pip."""
     waiting: Callable[[], Waiting]
     """Makes what works out how many requests wait."""
     worker: Callable[[str], dict[str, Any]] = lambda _: {}

@@ -29,7 +29,6 @@ class Attempt(Exchange):
         self.request = request
         self.endpoint = endpoint
         self.key: str | None = None
-        """With which it goes there."""
         self.sent_at = loop_time()
         """The loop's time."""
         self.waited = 0.0

@@ -41,9 +41,7 @@ class Exchange:
 
     def __init__(self) -> None:
         self.is_over = False
-        """Answered, failed or cancelled."""
         self.connecting: asyncio.Task[Carrier] | None = None
-        """Makes the connection for it."""
         self.connection: Carrier | None = None
         self.raw = b""
         self.to: Target

@@ -127,7 +127,7 @@ class Race(Generic[T]):
         self._hedging = hedging
         self.hedges: list[Attempt] = []
         self._sent = 0
-        """Beside the attempt of now."""
+        """Number of hedges beside the present attempt."""
         self._budgeted = 0
         """Number of those that the budget paid."""
         self.failed_at_worker: RetryableError | None = None

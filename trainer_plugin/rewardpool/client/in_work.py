@@ -67,7 +67,7 @@ class Listing(NamedTuple):
     seconds: dict[str, float]
     """Working time of each request, by its id; 0 while it waits for a place."""
     workers: int
-    """Number of those that answered."""
+    """Workers that answered."""
 
     @property
     def is_ours(self) -> bool:

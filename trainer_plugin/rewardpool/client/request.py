@@ -81,7 +81,6 @@ class ScoreRequest(Generic[T]):
     counters: Counters
     _: KW_ONLY
     label: str
-    """Names it in messages."""
     path: str
     """Below the pool's URL."""
     samples: int = 1
@@ -106,11 +105,9 @@ class ScoreRequest(Generic[T]):
     failures: float = field(default=0.0, init=False)
     """Failed attempts at a worker, the only ones that are bounded by number; see `FAILURES` in `retry`."""
     kind: Kind | None = field(default=None, init=False)
-    """Kind of the last RetryableError."""
     problem: str = field(default="", init=False)
     """The last RetryableError, in words."""
     fault: Fault = field(default="infra", init=False)
-    """Fault of the last RetryableError."""
     refused_keys: frozenset[str | None] = field(default=frozenset(), init=False)
     """Since all of them were tried last."""
     last_sent_at: float = field(default=0.0, init=False)

@@ -237,7 +237,6 @@ class Retry:
     request: "ScoreRequest[Any]"
     error: RetryableError
     used: Endpoint
-    """Endpoint of the attempt."""
     sent_at: float
     """Time at which it was sent (the loop's time)."""
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)

@@ -18,7 +18,6 @@ class SampleRequest(ScoreRequest[Score]):
 
     sample: Sample
     index: int = 0
-    """Index in its stream."""
     on_end: "Callable[[SampleRequest], None] | None" = None
     """Called at the end, before the callbacks; it must not raise."""
 

@@ -19,7 +19,6 @@ from rewardpool.sandbox.runner import is_file_name
 
 PATH: Final = "/run_code"
 FUNCTION: Final = "python://rewardpool.sandbox.run_code:compute_score"
-"""Of the pool that answers."""
 DEFAULT_MEMORY_MIB: Final = 1024
 MAX_MEMORY_MIB: Final = 16 * 1024
 MAX_SECONDS: Final = 3600.0

@@ -68,7 +68,7 @@ MAX_BODY_BYTES = 16 * 2**20
 MAX_REQUESTS = 8192
 """At a time; one more is answered 503, so that memory stays bounded."""
 OPEN_PATHS = frozenset({"/health", "/metrics"})
-"""Need no key."""
+"""Paths that need no key."""
 
 REWARD = web.AppKey("reward", OpenReward)
 TEACHER = web.AppKey("teacher", OpenTeacher)

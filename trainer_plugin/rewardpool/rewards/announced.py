@@ -24,7 +24,6 @@ class Announcement:
     """Facts about a job that are known beforehand, as `Pool.demand` takes them."""
 
     samples: int | None = None
-    """Samples of one rollout."""
     group: int | None = None
     """Number of responses to one prompt."""
     steps: int | None = None

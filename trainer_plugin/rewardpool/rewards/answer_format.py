@@ -241,7 +241,6 @@ class VerdictForm:
         if not field or not before or ANSWER_FIELD in after or "\n" in form:
             raise ValueError(f"form must be one line with {ANSWER_FIELD} once and text before it, not {form!r}")
         self.shown = form.replace(ANSWER_FIELD, "X")
-        """For the prompt."""
         has_own_line = re.match(r"\w", before) is not None
         opening = _literal(before.removesuffix(":")) + (rf"{_MARKUP}:{_MARKUP}" if before.endswith(":") else "")
         # The lookahead finds verdicts inside of one another, too.

@@ -63,7 +63,6 @@ class OpenPart:
 
     config: Part
     path: str
-    """Its path in the config."""
     reward_function: RewardFunction | GroupRewardFunction
     score_dtype: ScoreDtype = "float32"
     """Number format of its reward model."""

@@ -25,7 +25,6 @@ from rewardpool.sample import checked_text
 
 T = TypeVar("T")
 Piece = str | Picture
-"""Part of a question."""
 
 MARK_BYTES = 6
 
@@ -70,9 +69,7 @@ class Question(Generic[T]):
     messages: Sequence[Mapping[str, Any]]
     answer: AnswerFormat[T]
     responses: Sequence[str]
-    """The responses that it shows."""
     label: str
-    """Names the sample in messages."""
 
 
 class JudgePrompt:

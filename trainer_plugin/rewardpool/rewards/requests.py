@@ -16,7 +16,6 @@ class Asked:
     """A pool that a part asks, and how; a judge's meta reward model is asked once for each of its answers."""
 
     pool: str
-    """Its name."""
     judge: JudgeConfig
     """The default where it is no judge, which is one request for each response."""
 

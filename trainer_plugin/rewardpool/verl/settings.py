@@ -42,7 +42,6 @@ class Settings:
     """A checked config."""
 
     spec: Mapping[str, Any]
-    """For `open_reward`."""
     samples: int | None = None
     """Samples of one rollout over all reward workers; None where the config does not say."""
     group: int | None = None

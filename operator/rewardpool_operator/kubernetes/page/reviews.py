@@ -25,7 +25,6 @@ REMEMBER_SECONDS: Final = 10.0
 MAX_TOKENS: Final = 512
 MAX_RIGHTS: Final = 8192
 MAX_CALLS: Final = 8
-"""Reviews at a time."""
 MAX_BYTES: Final = 256 << 10
 """Bytes of an answer, which names the user's groups."""
 ANONYMOUS: Final = "system:anonymous"

@@ -128,7 +128,6 @@ class _Pass:
         self._planned_with_gone = False
         """True if a marked worker was gone: the sizes count it, so the next pass plans anew."""
         self._serves = False
-        """True if a worker serves."""
 
     async def bring_about(self, plan: Plan, rendered: Rendered, *, may_write_secrets: bool, again: bool) -> None:
         """Bring the owned objects about: marks on workers, their number, what is rendered.

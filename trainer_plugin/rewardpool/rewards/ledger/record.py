@@ -51,7 +51,6 @@ class Entry(NamedTuple):
     revisions: Sequence[str]
     """Revisions of the pool's workers that answered."""
     workers: Sequence[str]
-    """Their names."""
 
 
 def line_of(entry: Entry, *, text: bool) -> bytes:

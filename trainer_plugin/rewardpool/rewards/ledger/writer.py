@@ -67,7 +67,6 @@ class Ledger:
         self._is_over = False
         self._begun = 0
         self._ended = 0
-        """Number of writes that ended."""
         self._stopped: str | None = None
         self._records = 0
         self._left_out = 0
