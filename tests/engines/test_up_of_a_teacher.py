@@ -27,6 +27,8 @@ async def test_a_teacher_that_is_up_gives_log_probabilities_by_its_name(
     assert command.returncode == 0, said
     assert machine.pool().status.model is not None
     assert (machine.pool().status.model.type, machine.pool().status.model.max_model_len) == ("Teacher", 511)
+    assert machine.pool().status.model.certificate is not None
+    assert machine.pool().status.model.certificate.outcome == "Certified"
     monkeypatch.setenv(names.ENV_STATE_DIR, machine.environ[names.ENV_STATE_DIR])
 
     def ask() -> list[int]:

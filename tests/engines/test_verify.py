@@ -52,6 +52,14 @@ def test_the_pools_scores_are_those_of_transformers_on_the_same_weights(machine:
     assert (code, "against transformers: holds" in said) == (0, True), said
 
 
+def test_its_worker_was_certified_before_it_served(machine: LocalMachine) -> None:
+    model = machine.pool().status.model
+    assert model is not None
+    assert model.certificate is not None
+    print(model.certificate.message)
+    assert model.certificate.outcome == "Certified", model.certificate.message
+
+
 def test_the_pools_numbers_do_not_depend_on_how_they_are_asked_for(machine: LocalMachine) -> None:
     code, said = told(machine, "verify", "-f", machine.home / "pool.yaml", "--determinism", "--json")
     found = json.loads(said[said.index("{") :])
