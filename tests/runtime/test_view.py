@@ -123,3 +123,20 @@ ended = ctypes.CDLL(None).umount2(folder.encode(), 2)
 print(json.dumps([ended, os.listdir(folder)]))
 """
     assert without_landlock(program, str(tmp_path)) == [-1, []]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="no other user has capabilities again in what it executes")
+def test_a_hidden_folder_stays_hidden_from_what_root_executes(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("the key")
+    # Not as above: a filter of calls, as that has, keeps root from capabilities by itself.
+    program = """
+import subprocess, sys
+from rewardpool_runtime.guard import kernel
+from rewardpool_runtime.guard.function import Boundary, enter
+kernel.landlock_version = lambda: 0
+enter(Boundary(hidden=sys.argv[1]))
+uncover = "import ctypes, os, sys; print(ctypes.CDLL(None).umount2(sys.argv[1].encode(), 2), os.listdir(sys.argv[1]))"
+subprocess.run([sys.executable, "-c", uncover, sys.argv[1]], check=True)
+"""
+    ran = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ran.stdout == "-1 []\n"

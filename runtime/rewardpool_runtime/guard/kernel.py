@@ -105,6 +105,7 @@ def filter_calls(code: bytes) -> None:
 
 def keep_capabilities(kept: int = 0) -> None:
     """Give up all capabilities but these, as bits; whoever has none keeps none. Raises GuardError."""
+    set_option("no new privileges", SET_NO_NEW_PRIVS, 1)  # without it root has all of them again in what it executes
     header = struct.pack("=Ii", _CAPABILITIES_VERSION, 0)
     held = ctypes.create_string_buffer(_CAPABILITIES.size)
     if _libc.capget(header, held):
