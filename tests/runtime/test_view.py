@@ -140,3 +140,26 @@ subprocess.run([sys.executable, "-c", uncover, sys.argv[1]], check=True)
 """
     ran = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
     assert ran.stdout == "-1 []\n"
+
+
+def test_what_code_may_read_is_found_where_a_file_system_would_be_mounted(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("VALUE = 1")
+    program = """
+import json, os, sys
+from rewardpool_runtime.guard import view
+view._PLACES = (os.path.dirname(sys.argv[1]), *view._PLACES)
+view.show_only([sys.argv[1]], [])
+print(json.dumps(os.listdir(sys.argv[1])))
+"""
+    assert without_landlock(program, str(tmp_path)) == ["module.py"]
+
+
+def test_code_runs_where_the_folder_of_its_parent_may_not_be_read(tmp_path: Path) -> None:
+    program = """
+import json, os, sys
+from rewardpool_runtime.guard.policy_code import Limits, restrict
+os.chdir(sys.argv[1])
+restrict(Limits(cpu_seconds=60, memory_bytes=64 << 20), parent=os.getppid())
+print(json.dumps(os.getcwd()))
+"""
+    assert without_landlock(program, str(tmp_path)) == "/"

@@ -74,7 +74,10 @@ def enter(boundary: Boundary) -> None:
 
 
 def part() -> None:
-    """Part this process from those that its parent forks beside it: it reads and signals none of them any more."""
+    """Part this process from those that its parent forks beside it: it reads none of them any more.
+
+    Nor does it signal one, where Landlock is new enough.
+    """
     if _has_landlock():
         # A ruleset handles at least something; whatever it handles, moves between folders are refused unless allowed.
         with (

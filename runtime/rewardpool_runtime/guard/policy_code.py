@@ -4,6 +4,7 @@ Landlock and seccomp together; neither alone shuts everything: without Landlock,
 seccomp, UDP, Unix sockets and other processes' limits. Where there is no Landlock, a file system of its own does.
 """
 
+import contextlib
 import os
 import platform
 import resource
@@ -88,7 +89,8 @@ def restrict(limits: Limits, *, parent: int, also_readable: Iterable[str] = ()) 
     if not has_landlock:
         here = os.getcwd()
         view.show_only(readable, WRITABLE)
-        os.chdir(here)
+        with contextlib.suppress(OSError):  # it is not in there, and the root is as good
+            os.chdir(here)
     # After the namespaces, whose making takes back the signal and the end of dumps.
     kernel.set_option("the signal at its parent's end", kernel.SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before that, and no signal comes

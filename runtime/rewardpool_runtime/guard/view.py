@@ -54,9 +54,10 @@ def show_only(readable: Iterable[str], writable: Iterable[str]) -> None:
     Raises:
         GuardError: The kernel refuses a part.
     """
+    shown = (False, [*readable]), (True, [*writable])
     _enter_namespaces(_NEW_USER | _NEW_MOUNTS)
-    root = _covered_place()
-    for is_writable, paths in ((False, readable), (True, writable)):
+    root = _covered_place(beside=[path for _, paths in shown for path in paths])
+    for is_writable, paths in shown:
         for path in _outermost([_with_links(path, root) for path in paths]):
             _bind(path, root + path, is_writable=is_writable)
     os.chmod(root, 0o111)  # noqa: S103 - even its owner lists it no more
@@ -72,7 +73,7 @@ def hide(folder: str, shown: Iterable[str]) -> None:
         GuardError: The kernel refuses a part.
     """
     _enter_namespaces(_NEW_USER | _NEW_MOUNTS)
-    covered = _covered_place(beside=folder)
+    covered = _covered_place(beside=[folder])
     kept = [(path, f"{covered}/{number}") for number, path in enumerate(_outermost(shown))]
     for path, place in kept:
         _bind(path, place, is_writable=True)
@@ -107,13 +108,15 @@ def _enter_namespaces(kinds: int) -> None:
         _mount("none", "/", _PRIVATE | _WITH_SUBMOUNTS, "mounts of its own")
 
 
-def _covered_place(*, beside: str = "") -> str:
-    """Return a folder with an empty file system, which neither is nor has that other one in it."""
+def _covered_place(*, beside: Iterable[str]) -> str:
+    """Return a folder with an empty file system, which neither is nor has any of these in it, or what they lead to."""
+    needed = [f"{one}/" for path in beside for one in (path, os.path.realpath(path))]
     for place in _PLACES:
-        if os.path.isdir(place) and not os.path.islink(place) and not f"{beside}/".startswith(f"{place}/"):
+        is_needed = any(path.startswith(f"{place}/") for path in needed)
+        if os.path.isdir(place) and not os.path.islink(place) and not is_needed:
             _cover(place)
             return place
-    raise GuardError(f"none of {', '.join(_PLACES)} is there to mount on")
+    raise GuardError(f"none of {', '.join(_PLACES)} is there to mount on, and without what is to be found")
 
 
 def _cover(folder: str) -> None:
