@@ -26,6 +26,8 @@ MAX_ANSWER: Final = 128 << 20
 """Bytes; a thousand pools, or their metrics, have some MiB."""
 SECONDS: Final = 10.0
 """For one question and its answer."""
+ACCEPT_PAUSE_SECONDS: Final = 1.0
+"""After a connection that could not be taken."""
 
 Answers = Mapping[str, Callable[[], Awaitable[bytes]]]
 Ask = Callable[[str], Awaitable[bytes]]
@@ -36,9 +38,10 @@ def listen(path: Path) -> socket.socket:
     """Make the socket; one that was left there by a process before is replaced.
 
     Raises:
-        OSError: It cannot be made there.
+        OSError: It cannot be made there, as where there is something else.
     """
-    path.unlink(missing_ok=True)
+    if path.is_socket():
+        path.unlink()
     listener = socket.socket(socket.AF_UNIX)
     listener.setblocking(False)
     try:
@@ -53,7 +56,12 @@ def listen(path: Path) -> socket.socket:
 async def serve(listener: socket.socket, answers: Answers, *, seconds: float = SECONDS) -> None:
     """Answer whoever connects, until cancelled."""
     while True:
-        connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+        try:
+            connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+        except OSError as error:  # as where no file may be opened now
+            log.warning("the socket %s takes no connection, and is tried again: %s", listener.getsockname(), error)
+            await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+            continue
         began = monotonic()
         with connection:
             try:

@@ -1,6 +1,7 @@
 """What the operator answers at its sockets, and what no caller there can do."""
 
 import asyncio
+import errno
 import json
 import socket
 import subprocess
@@ -9,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -98,6 +100,30 @@ async def test_who_asks_on_and_on_has_half_of_the_operators_time_at_most(path: P
 
 async def test_a_socket_that_a_process_before_left_is_replaced(path: Path) -> None:
     listen(path).close()
+    async with served(path, answering(WELL)):
+        assert json.loads(await ask(path, HEALTH_PATH)) == WELL
+
+
+def test_no_other_file_is_replaced(path: Path) -> None:
+    path.write_text("a manifest")
+    with pytest.raises(OSError, match="in use"):
+        listen(path)
+    assert path.read_text() == "a manifest"
+
+
+async def test_the_socket_outlives_a_connection_that_cannot_be_taken(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    accept, refused = loop.sock_accept, [OSError(errno.EMFILE, "Too many open files")]
+
+    async def accept_later(listener: socket.socket) -> Any:
+        if refused:
+            raise refused.pop()
+        return await accept(listener)
+
+    monkeypatch.setattr(operator_socket, "ACCEPT_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "sock_accept", accept_later)
     async with served(path, answering(WELL)):
         assert json.loads(await ask(path, HEALTH_PATH)) == WELL
 
