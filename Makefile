@@ -275,7 +275,7 @@ release: packages setup-dev ## Build a release: wheel, archive, image, chart, SB
 rehearsal: packages setup-dev ## A release and a made-up later one from an index on this machine: three Pythons, upgrades under load (REHEARSAL="--only cluster"; needs the same as e2e)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m rehearsal $(REHEARSAL)
 
-rehearsal-short: setup-dev ## Its part on this machine and this Python alone (two minutes)
+rehearsal-short: setup-dev ## Its part on this machine and this Python alone (minutes; the machine's load counts)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m rehearsal --short
 
 tutorials: setup-dev ## Type the tutorials' commands word by word in clean environments, one on a real cluster (15 minutes and 20 GB; TUTORIALS="own-loop"; needs the same as e2e)

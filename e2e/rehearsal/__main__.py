@@ -38,7 +38,7 @@ def rehearse(parts: Collection[str], *, short: bool) -> int:
                 pythons = first_scores(url, packages.now, scratch, [this_python()] if short else PYTHONS)
             jobs = {one: index.make(scratch / f"job-{one}", sys.executable, f"rewardpool=={one}") for one in versions}
             if "machine" in parts:
-                found, report["machine"] = one_machine.rows(index, packages, jobs, scratch, back=not short)
+                found, report["machine"] = one_machine.rows(index, packages, jobs, scratch, short=short)
                 rows += found
         if "cluster" in parts:
             found, report["cluster"] = in_cluster.rows(packages, jobs, scratch, say=timed_lines())
