@@ -26,14 +26,18 @@ def model_status(snapshot: Snapshot, staying: list[Worker]) -> ModelStatus:
         max_model_len=min(lengths) if lengths else before.max_model_len if before else None,
         commit=_commit(snapshot),
         revisions=_revisions(snapshot),
-        certificate=_certificate(staying) or (before.certificate if before else None),
+        certificate=_certificate(snapshot, staying),
         download=_download(snapshot, staying),
     )
 
 
-def _certificate(staying: list[Worker]) -> CertificateStatus | None:
-    """That of the worker that is least certain."""
+def _certificate(snapshot: Snapshot, staying: list[Worker]) -> CertificateStatus | None:
+    """That of the worker that is least certain; the last known one while no worker says anything."""
+    before, model_type = snapshot.pool.status.model, snapshot.pool.spec.model.type
     found = [worker.certificate for worker in staying if worker.certificate is not None]
+    is_heard = bool(found) or any(worker.probe_score is not None for worker in staying)
+    if not is_heard and before is not None and before.type == model_type:
+        return before.certificate
     return max(found, key=lambda one: (one.outcome == "NotCertified", one.max_abs_diff or 0.0), default=None)
 
 

@@ -166,3 +166,17 @@ def test_the_last_certificate_stays_while_nobody_answers() -> None:
     status = decide(a_snapshot(a_worker("w", answering=False), pool=pool)).status
     assert status.model is not None
     assert status.model.certificate == certificate
+
+
+@pytest.mark.parametrize(
+    ("said", "model"),
+    [({"probe_score": 0.5}, {}), ({}, {"type": "Generative"})],
+    ids=["workers that have none any more", "a judge in its place"],
+)
+def test_an_earlier_certificate_does_not_stay_for(said: dict[str, Any], model: dict[str, Any]) -> None:
+    certificate, pool = CertificateStatus(outcome="Certified", max_abs_diff=0.0), a_pool(replicas=1)
+    before = decide(a_snapshot(a_worker("w", certificate=certificate), pool=pool)).status
+    pool = a_pool(before, replicas=1, model={"source": "hf://org/model", **model})
+    status = decide(a_snapshot(a_worker("w", **said), pool=pool)).status
+    assert status.model is not None
+    assert status.model.certificate is None
