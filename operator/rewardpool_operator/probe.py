@@ -16,12 +16,14 @@ from rewardpool_api import names
 from rewardpool_api.certificate import MOST_WORDS, NUMBERS_VARY
 from rewardpool_api.contract import (
     CHAT_PATH,
+    REQUEST_ID_HEADER,
     SCORE_PATH,
     CallerError,
     InvalidResponseError,
     parse_answer,
     parse_object,
     refusal_in,
+    request_header,
 )
 from rewardpool_api.model import ModelType
 from rewardpool_api.reasons import ConditionReason
@@ -237,6 +239,9 @@ class _Caller:
         self._key = key
         self._url = url
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # Without an id, and without this header the wire contract's version is 1.
+        if wire := request_header("", None):
+            self._headers[REQUEST_ID_HEADER] = wire
 
     async def get(
         self, path: str, *, timeout: aiohttp.ClientTimeout, absent_is_none: bool = False

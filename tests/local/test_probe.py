@@ -13,10 +13,12 @@ from aiohttp.test_utils import TestServer
 from support.decide_builders import a_pool
 from support.ports import free_port
 
+from rewardpool_api import contract
 from rewardpool_api.status import CertificateStatus
 from rewardpool_control.snapshot import Failure
 from rewardpool_local.replica import Replica
-from rewardpool_operator.probe import ProbeResult, probe_score, read_in_flight
+from rewardpool_operator.probe import ProbeResult, probe_score, read_in_flight, score_text
+from rewardpool_worker.engine_side.middleware import answers
 
 Answers = dict[str, tuple[int, Any]]
 Scripted = Callable[[Answers], Awaitable[str]]
@@ -137,6 +139,23 @@ async def test_a_ready_workers_certificate_is_read_as_far_as_it_is_one(
 ) -> None:
     url = await scripted({"/rewardpool/ready": (200, {"ready": True, "certificate": said})})
     assert (await probe(session, url)).certificate == read
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_score_is_asked_for_in_this_version_of_the_wire_contract(
+    session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        header = request.headers.get(contract.REQUEST_ID_HEADER)
+        refused = answers.refused_for_another(None if header is None else header.encode(), "5f1c")
+        return web.json_response(refused or {"data": [{"index": 0, "embedding": [0.5]}]})
+
+    for module in (contract, answers):
+        monkeypatch.setattr(module, "WIRE_VERSION", version)
+    app = web.Application()
+    app.router.add_post(contract.SCORE_PATH, answer)
+    async with TestServer(app) as server:
+        assert await score_text(session, str(server.make_url("")), "k", "rm", "a text") == 0.5
 
 
 @pytest.mark.parametrize(
