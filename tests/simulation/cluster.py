@@ -60,6 +60,7 @@ class Running:
     started: bool = False
     ending: bool = False
     """It is being deleted."""
+    deleted_by: str = ""
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
 
@@ -171,6 +172,11 @@ class Cluster:
             one.program for one in self.running.values() if isinstance(one.program, Router) and not one.program.dead
         ]
 
+    def deleter_of(self, url: str) -> str:
+        """Return who deleted the worker at an address; empty where it is not being deleted."""
+        at = (one for one in self.running.values() if isinstance(one.program, Worker) and one.program.url == url)
+        return next((one.deleted_by for one in at), "")
+
     def exposed_routers(self, pool: tuple[str, str]) -> list[Router]:
         """Those that the pool's Service leads to."""
         if self.server.get("Service", pool[0], names.router_name(pool[1])) is None:
@@ -218,6 +224,7 @@ class Cluster:
             if self.server.get("Pod", *one.name) is None:
                 self._gone(one)
         elif one is not None and "deletionTimestamp" in metadata and not one.ending:
+            one.deleted_by = one.deleted_by or self._deleted_by
             if one.node.reports:
                 self._end(one)
         elif one is not None:
@@ -510,7 +517,7 @@ class Cluster:
         """Deleted: the hook before the end, then the end, once nothing is in flight or its grace is over."""
         one.ending = True
         if isinstance(one.program, Worker):
-            self._stopped(one.program, self._deleted_by)
+            self._stopped(one.program, one.deleted_by)
         self._pod_later(one, PRE_STOP_SECONDS if one.program is not None else 0.1, self._ended)
 
     def _ended(self, one: Running) -> None:

@@ -210,6 +210,8 @@ class Invariants:
         pool = self._world.server.get(names.KIND, *router.pool)
         if pool is None or entry.url not in serving or router not in self._heard_routers(router.pool):
             return
+        if self._world.cluster.deleter_of(entry.url) not in ("", *OPERATORS_OWN):  # it goes whatever the pool needs
+            return
         now, status = self._world.time.monotonic(), pool.get("status") or {}
         taken = Taken(
             wanted=_desired(pool),

@@ -86,6 +86,13 @@ REGRESSIONS = {
             Step(340.8, "api: 503-html", 104.0, 697736),
         ),
     ),
+    "a worker on a node cut off left its routers when Kubernetes deleted it, just after the last other node was": (
+        2000421,
+        (
+            Step(66.2, "node: cut off", math.inf, 797041),
+            Step(388.5, "node: cut off", 77.0, 535212),
+        ),
+    ),
     "a pool whose load has a beat of its own went to zero between two bursts, as it may": (
         600011,
         (Step(395.3, "api: unreachable", 61.0, 564910),),
