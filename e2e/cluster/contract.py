@@ -51,7 +51,7 @@ class Cluster(ABC):
     def gvisor(self) -> None:
         """Let pods of the RuntimeClass `gvisor` run on gVisor's kernel.
 
-        Raises `NotPossibleError` where the nodes are not ours.
+        Raises `NotPossibleError` where the nodes are not ours, or this machine lacks a right that gVisor needs.
         """
         raise NotPossibleError(f"no way into the nodes of {self.description}")
 

@@ -8,6 +8,7 @@ hostPath sees the host's files. Needs Linux, root and Go; what is missing of Deb
 """
 
 import os
+import re
 import tempfile
 import time
 import urllib.error
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from cluster import binaries, images, leftovers, network, node_files, packages
 from cluster.breaking import DISK, DISK_MIB, Breaker
-from cluster.contract import Cluster
+from cluster.contract import Cluster, NotPossibleError
 from cluster.control_plane import ControlPlane
 from cluster.cpu_share import share_processors
 from cluster.folders import STATE
@@ -39,6 +40,7 @@ START_SECONDS = 90.0
 RUNTIMES = "runtimes"
 """Folder of a node's settings with programs that containerd finds beside runc."""
 
+_SYS_RESOURCE = 24
 _IMPORT_SECONDS = 300.0
 _LOST_NODE_SECONDS = 50
 """Kubelets say every ten seconds that they live, and on a busy machine sometimes late; this is Kubernetes' default."""
@@ -92,6 +94,8 @@ class NodeCluster(Cluster):
     def gvisor(self) -> None:
         """See `Cluster.gvisor`."""
         plane, nodes = self._parts()
+        if not _has_capability(_SYS_RESOURCE):
+            raise NotPossibleError("gVisor's shim lowers its own OOM score, which needs CAP_SYS_RESOURCE")
         programs = binaries.ensure(*binaries.GVISOR, say=self._say)
         for node in nodes:
             runtimes = node.machine.directory / "settings" / RUNTIMES
@@ -256,6 +260,11 @@ def _write_settings(node: Node, plane: ControlPlane) -> Path:
     for name, text in files.items():
         (settings / name).write_text(text)
     return settings
+
+
+def _has_capability(number: int) -> bool:
+    [effective] = re.findall(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return bool(int(effective, 16) >> number & 1)
 
 
 def _import(machine: Machine, archive: Path) -> None:

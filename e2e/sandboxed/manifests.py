@@ -107,8 +107,8 @@ def on_gvisor(deployed: Manifest) -> Manifest:
 
 
 def profile() -> Manifest:
-    """A seccomp profile by which a kernel seems to have no Landlock (ENOSYS)."""
-    calls = [f"landlock_{call}" for call in ("create_ruleset", "add_rule", "restrict_self")]
+    """A seccomp profile by which a kernel seems to have neither Landlock nor namespaces (ENOSYS)."""
+    calls = [*(f"landlock_{call}" for call in ("create_ruleset", "add_rule", "restrict_self")), "unshare"]
     refused = {"names": calls, "action": "SCMP_ACT_ERRNO", "errnoRet": 38}
     return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused]}
 

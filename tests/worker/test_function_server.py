@@ -28,17 +28,17 @@ from rewardpool_worker.engine_side.worker_metrics import FAILURES
 pytestmark = pytest.mark.real
 
 FUNCTIONS = Path(__file__).parent / "functions"
-WITHOUT_LANDLOCK = (
+WITHOUT_GUARDS = (
     "-c",
     """
 import sys
 from rewardpool_runtime.guard import kernel, syscalls
 from rewardpool_worker import function_server
-kernel.filter_calls(syscalls.filter_refusing((444, 445, 446), "x86_64"))
+kernel.filter_calls(syscalls.filter_refusing((444, 445, 446, 272), "x86_64"))
 sys.exit(function_server.main())
 """,
 )
-"""The server on a machine whose kernel answers to Landlock's calls that it does not know them."""
+"""The server on a machine whose kernel refuses Landlock's calls, and `unshare`, which makes namespaces."""
 
 
 class Server:
@@ -169,16 +169,16 @@ def test_the_function_cannot_read_the_pools_key(start: Start, tmp_path: Path) ->
     assert report["sandbox"] == {"missing": []}
 
 
-def test_a_server_that_lacks_landlock_says_so_or_does_not_serve(start: Start, tmp_path: Path) -> None:
+def test_a_server_that_lacks_landlock_and_namespaces_says_so_or_does_not_serve(start: Start, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("k")
     given = {"REWARDPOOL_KEY_FILE": str(tmp_path / "key")}
-    weak = start("keyless", program=WITHOUT_LANDLOCK, **given)
+    weak = start("keyless", program=WITHOUT_GUARDS, **given)
     assert weak.score(a_sample(str(tmp_path / "key")), key="k")[2]["data"][0]["embedding"] == [1.0]
     _, _, report = http("GET", weak.url + "/rewardpool/ready")
     missing = report["sandbox"]["missing"]
     assert missing[0].startswith("this machine lacks Landlock")
     assert "the function reaches the pool's key" in missing
-    refusing = start("keyless", "--on-missing", "Refuse", program=WITHOUT_LANDLOCK, answers=False, **given).process
+    refusing = start("keyless", "--on-missing", "Refuse", program=WITHOUT_GUARDS, answers=False, **given).process
     diagnosis = diagnose(exit_code=refusing.exit_code(seconds=30), log=refusing.log.read_text())
     assert (diagnosis.reason, "lacks Landlock" in diagnosis.message) == ("SandboxUnavailable", True)
 
