@@ -12,7 +12,7 @@ from autoscaling.pods import Asking
 from cluster.contract import NotPossibleError
 from control_loop.rollouts import Look
 from faults.stage import is_settled, settle
-from sandboxed import manifests
+from sandboxed import alone, manifests
 from sandboxed.job import ANSWERS, ASKED
 from sandboxed.manifests import ISOLATED, JOBS, KEY_FILE, POOL, WORKERS
 from sandboxed.samples import SECRET, Asked, answers_in, by_code, control, count, hostile, neighbours, to_json
@@ -135,11 +135,11 @@ class Story:
         return {"seconds": round(seconds, 1), "announced": announced}
 
     def gvisor(self) -> dict[str, Any]:
-        """Hostile code in a pod that has a kernel of its own, without Landlock."""
+        """Hostile code on a kernel of its own, without Landlock; in a pod where that is possible."""
         try:
             self._scene.cluster.gvisor()
         except NotPossibleError as error:
-            return {"not possible here": str(error)}
+            return {"no pods": str(error), **alone.run(say=self._scene.say)}
         self._scene.apply(manifests.on_gvisor(self._scene.pool()))
         serving = self._scene.until(
             lambda: condition(_pool(self._scene, ISOLATED), "Serving").get("status") == "True",
