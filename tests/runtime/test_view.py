@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.skips import NO_NAMESPACES
 
 from rewardpool_runtime.guard import view
 
 TESTS = Path(__file__).parents[1]
 
-pytestmark = pytest.mark.skipif(
-    not view.is_possible(), reason="user and mount namespaces may not be made here (unshare is refused)"
-)
+pytestmark = pytest.mark.skipif(not view.is_possible(), reason=NO_NAMESPACES)
 
 
 def without_landlock(program: str, *arguments: str) -> Any:

@@ -10,8 +10,10 @@ from typing import Final
 import pytest
 
 ONE_USER: Final = "only root starts a process as another user"
+NO_NAMESPACES: Final = "user and mount namespaces may not be made here"
 ALLOWED: Final = (
     ONE_USER,
+    NO_NAMESPACES,
     *(f"{source} is on no package index" for source in ("slime", "miles", "NeMo-RL", "prime-rl", "SkyRL")),
 )
 """How the reasons begin: rights that the machine does not give, and sources that no package index has."""

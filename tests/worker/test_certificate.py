@@ -4,6 +4,7 @@ The engine is a stand-in whose numbers are spoilt in one way at a time; what rea
 """
 
 import asyncio
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from rewardpool_worker.engine_side.middleware.certificate import (
     fixed_samples,
 )
 from rewardpool_worker.engine_side.middleware.heads import Head
+from rewardpool_worker.engine_side.middleware.readiness import Readiness
 from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
 from rewardpool_worker.engine_side.middleware.settings import Settings
 
@@ -175,6 +177,21 @@ async def test_a_worker_that_takes_no_token_ids_serves_and_says_that_it_is_not_c
     reply = await ready(worker(engine))
     assert (reply.status, reply.json()["certificate"]["outcome"]) == (200, "NotCertified")
     assert "no token ids" in reply.json()["certificate"]["message"]
+
+
+async def test_a_worker_whose_engine_fails_at_the_samples_alone_serves_and_says_that_it_is_not_certified() -> None:
+    async def probe() -> dict[str, Any]:
+        return {}
+
+    async def failing() -> dict[str, Any]:
+        raise RuntimeError("NaN")
+
+    times = itertools.count(0.0, 10.0)
+    readiness = Readiness(deadline_seconds=5, clock=lambda: next(times))
+    reports = [await readiness.report(probe, failing) for _ in range(3)]
+    assert [ready for ready, _ in reports] == [False, False, True]
+    said = "the engine failed 3 times: RuntimeError: NaN"
+    assert reports[-1][1]["certificate"] == {"outcome": "NotCertified", "message": said}
 
 
 @pytest.mark.parametrize("settings", [{"model_type": "Generative"}, {"certificate_seconds": 0}])

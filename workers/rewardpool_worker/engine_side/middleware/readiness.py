@@ -5,7 +5,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rewardpool_api.certificate import NUMBERS_VARY
+from rewardpool_api.certificate import MOST_WORDS, NUMBERS_VARY
 from rewardpool_worker.engine_side.middleware.certificate import NumbersVaryError
 
 Probe = Callable[[], Awaitable[dict[str, Any]]]
@@ -15,6 +15,7 @@ Certify = Callable[[], Awaitable[dict[str, Any]]]
 FRESH_SECONDS = 5.0
 """A score that came back this recently, a trainer's or a probe's, proves readiness. A flooded engine is ready: its
 probe would wait behind the flood, fail its deadline, and take the busiest worker out of service."""
+CERTIFICATE_ATTEMPTS = 3
 FAILED_SECONDS = 1.0
 """How long a failed probe is answered from memory, so that many probers do not add to the trouble."""
 
@@ -35,6 +36,7 @@ class Readiness:
         self._said: dict[str, Any] = {}
         self._reason = ""
         self._certificate: dict[str, Any] | None = None
+        self._certificate_attempts = 0
         self._varies = False
         """Its numbers depend on how they are asked for: this process is never ready."""
         self._running: asyncio.Task[None] | None = None
@@ -84,7 +86,7 @@ class Readiness:
             described = await asyncio.wait_for(probe(), self._deadline_seconds)  # noqa: TID251
             score_seconds = round(self._clock() - started, 4)
             if self._certificate is None and certify is not None:
-                self._certificate = await certify()
+                self._certificate = await self._certified(certify)
         except TimeoutError:
             self._fail(f"no score within {self._deadline_seconds:g} seconds")
         except NumbersVaryError as error:
@@ -97,6 +99,19 @@ class Readiness:
             self._note_score()
             certificate = {"certificate": self._certificate} if self._certificate else {}
             self._said = {**described, **certificate, "score_seconds": score_seconds}
+
+    async def _certified(self, certify: Certify) -> dict[str, Any]:
+        """Return what to say of its numbers; an engine that fails at these samples alone serves others."""
+        self._certificate_attempts += 1
+        try:
+            return await certify()
+        except NumbersVaryError:
+            raise
+        except Exception as error:
+            if self._certificate_attempts < CERTIFICATE_ATTEMPTS:
+                raise
+            said = f"the engine failed {self._certificate_attempts} times: {type(error).__name__}: {error}"
+            return {"outcome": "NotCertified", "message": said[:MOST_WORDS]}
 
     def _fail(self, reason: str) -> None:
         self._last_failure = self._clock()
