@@ -132,7 +132,11 @@ def _unjustified(traffic: Traffic, ledger: Ledger, index: int, error: SampleErro
             if ask.is_judgement:  # each may have cost a generation
                 least, weight = MAX_GENERATIONS, float(sum(seen[kind] for kind in MAY_HAVE_COST))
             else:
-                least, weight = plan.config["max_attempts"], ledger.weight(text)
+                # A client cannot tell a request that never arrived from one that a worker had.
+                least, weight = (
+                    plan.config["max_attempts"],
+                    ledger.weight(text) + traffic.stage.fleet.network.undelivered,
+                )
             if not STRAY.intersection(plan.faults) and weight < least:
                 return f"{weight} failures at workers, and it was given up: {error}"
             return None

@@ -307,7 +307,7 @@ async def network_slow(stage: Stage, seconds: float) -> None:
 @fault(0.5, 5)
 async def moved_with_another_key(stage: Stage, seconds: float) -> None:
     """To other addresses, which discovery knows some time later."""
-    fleet, before = stage.fleet, stage.where.key
+    fleet = stage.fleet
     for router in fleet.routers:
         router.die()
     key = f"key-{stage.chance.randrange(10**9)}"
@@ -318,10 +318,12 @@ async def moved_with_another_key(stage: Stage, seconds: float) -> None:
         router.keys = (key,)
         router.start()
         router.listed = [worker for worker in fleet.workers if worker.is_up and not worker.is_silent]
+    addresses = stage.addresses
     await asyncio.sleep(seconds)
+    if stage.addresses != addresses:  # it has moved again
+        return
     _tell_address(stage)
-    # A rotation that began meanwhile goes on where the pool is now.
-    if stage.where.key == before:
+    if all(router.keys == (key,) for router in fleet.routers):  # else a rotation has begun
         stage.where.key, stage.where.other_keys = key, ()
 
 
@@ -337,12 +339,12 @@ def _tell_address(stage: Stage) -> None:
 async def key_rotated(stage: Stage, seconds: float) -> None:
     """The routers change to the new key one after the other."""
     new = f"key-{stage.chance.randrange(10**9)}"
-    before = [router.keys for router in stage.fleet.routers]
-    # Their own, not the one found: a pool that moves is found some time later.
-    stage.where.other_keys, stage.where.key = before[0], new
-    for router, keys in zip(stage.fleet.routers, before, strict=True):
+    # The routers' own, not the one found: a pool that moves is found some time later.
+    stage.where.other_keys, stage.where.key = stage.fleet.routers[0].keys, new
+    for router, address in [(router, router.address) for router in stage.fleet.routers]:
         await asyncio.sleep(seconds / len(stage.fleet.routers))
-        if router.keys == keys:  # it has not moved meanwhile
+        # Meanwhile the pool may have moved, with a key of its own, or another rotation have begun.
+        if router.address == address and stage.where.key == new:
             router.keys = (new,)
     if stage.where.key == new:
         stage.where.other_keys = ()

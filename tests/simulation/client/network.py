@@ -52,6 +52,8 @@ class Network:
         self.most_busy = 0
         self.most_ids = 0
         """Different ones at a time."""
+        self.undelivered = 0
+        """Requests over new connections that were reset before the requests arrived."""
         self._cut: dict[Address, list[Callable[[], None]]] = {}
         self._cut_at: dict[Address, float] = {}
 
@@ -224,9 +226,11 @@ class Cable(asyncio.Transport):
             self._network.hold(self.address, self._arrive_up)
             return
         data = self._up.pop(0)
+        server = self._network.servers.get(self.address)
+        if data is not None and (self.is_over or server is None) and not self.is_kept:
+            self._network.undelivered += 1
         if self.is_over:
             return
-        server = self._network.servers.get(self.address)
         if server is None:
             self.reset()
         elif data is None:

@@ -1,14 +1,18 @@
 """One run: a plan is played, and what came of it is checked."""
 
 import asyncio
+import itertools
 import logging
 import os
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from time import process_time
 from typing import Final
+from unittest.mock import patch
 
 from simulation.client import checks
 from simulation.client.faults import FAULTS, HOST, LOCAL, PORT, Stage, Whereabouts
@@ -19,6 +23,7 @@ from simulation.client.traffic import Traffic
 from simulation.virtual_time import DeadlockError, LivelockError, VirtualTime
 
 from rewardpool import Scored
+from rewardpool.client import request
 
 LONGEST_SECONDS: Final = 2000.0
 """Of virtual time."""
@@ -55,7 +60,7 @@ def simulate(plan: Plan, *, watched: int | None = None) -> Result:
     logging.disable(logging.CRITICAL)
     state = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("REWARDPOOL_")}
     try:
-        with VirtualTime(seed=plan.seed, packages=PACKAGES) as time:
+        with VirtualTime(seed=plan.seed, packages=PACKAGES) as time, _own_names():
             network = Network(random.Random(f"network {plan.seed}"))
             loop = NetworkLoop(time.clock, network)
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -69,6 +74,13 @@ def simulate(plan: Plan, *, watched: int | None = None) -> Result:
         os.environ.update(state)
     result.cpu_seconds = process_time() - began
     return result
+
+
+@contextmanager
+def _own_names() -> Iterator[None]:
+    """Requests named as by a process that begins: a run is the same after others."""
+    with patch.multiple(request, _NUMBERS=itertools.count(1), _process="simulated-1-"):
+        yield
 
 
 async def _play(

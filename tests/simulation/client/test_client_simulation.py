@@ -56,6 +56,8 @@ FOUND: Final = {
         plan_of(940131)
     ),
     "the end of a rotation changed the key of a pool that had moved": plan_of(1020289),
+    "a rotation that began during another one never changed the key": plan_of(1060137),
+    "a pool that moved twice was found with its first key": plan_of(1080315),
     "a pool that was found moved lost the key of a rotation that had begun meanwhile": (
         plan_of(3, samples=1000, faults=("moved_with_another_key", "key_rotated"))
     ),
