@@ -31,7 +31,7 @@ from cluster.kubectl import kubectl, wait_for_crd, write_kubeconfig
 from cluster.processes import ClusterError, Daemon, free_port, kill, wait_until
 from cluster.progress import Say, timed_lines
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 """Deadline for each part to come up; idle on two cores all of it takes three to five seconds."""
 
 _ISSUER = "https://kubernetes.default.svc"
