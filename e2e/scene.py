@@ -55,6 +55,10 @@ class Scene:
         """The pool's pods of one component, leaving ones included, oldest first."""
         return of_component(self.objects("pods"), self.name, component)
 
+    def uids(self, *components: str) -> set[str]:
+        """The uids of the pool's pods of these components, leaving ones included."""
+        return {pod["metadata"]["uid"] for component in components for pod in self.pods(component)}
+
     def phase(self, pod: str) -> str:
         """What Kubernetes says of a pod, such as Running; empty where there is none."""
         return self.kubectl("get", "pod", pod, "--ignore-not-found", "-o", "jsonpath={.status.phase}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cluster.fault_proxy import FaultProxy, Rule
 from faults import manifests
-from faults.operators import LEASE, operators, uids, wanted_workers
+from faults.operators import LEASE, operators, wanted_workers
 from faults.stage import Stage
 from installation import NAMESPACE
 from rewardpool_operator.kubernetes.leader import DURATION_SECONDS, MARGIN_SECONDS
@@ -55,21 +55,21 @@ def election_answered_by_html(stage: Stage) -> str:
     notes = []
     with through(stage.cluster.breaker().proxy(), stage) as proxy:
         for words, rule in PAGES.items():
-            before, pods = uids(stage), {pod["metadata"]["name"]: pod for pod in operators(stage)}
+            before, pods = stage.uids("worker", "router"), {pod["metadata"]["name"]: pod for pod in operators(stage)}
             with proxy.broken(rule):
                 looks = watch(pods, seconds=FAULT_SECONDS)
                 stage.change({"replicas": 3})
             began = time.monotonic()
             if found := problems(looks):
                 raise StoryError(f"{words}: {'; '.join(found[:3])}")
-            if uids(stage) != before:
+            if stage.uids("worker", "router") != before:
                 raise StoryError(f"{words}: pods of the pool were touched while nobody led")
             stage.until(lambda: wanted_workers(stage) == 3, what=f"{words}: it acts", deadline_seconds=ACTS_SECONDS)
             seconds = time.monotonic() - began
             if restarted := [name for name, count in restarts(operators(stage)).items() if count]:
                 raise StoryError(f"{words}: {restarted} were started again")
             stage.settle()
-            if not before <= uids(stage):
+            if not before <= stage.uids("worker", "router"):
                 raise StoryError(f"{words}: pods of the pool were replaced")
             notes.append(f"{words}: nobody led after {first_without(looks):.1f} s, acted {seconds:.1f} s after its end")
             stage.shape(workers=2, routers=2)

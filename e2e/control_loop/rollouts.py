@@ -162,11 +162,11 @@ def no_node_takes_it(stage: Stage) -> str:
         raise NotPossibleError("the cluster has one node, so that there is none without GPUs")
     node = move_to_gpus(stage)
     stage.shape(workers=1, routers=2)
-    serving = uids(stage)
+    serving = stage.uids("worker")
     stage.cluster.kubectl("cordon", node)
     try:
         note = roll_back(stage, {"engine": {"args": ["--env=ROLL_60"]}}, size=1, fewest=1, says="Insufficient")
-        if uids(stage) != serving:
+        if stage.uids("worker") != serving:
             raise StoryError("the worker that served was replaced")
     finally:
         stage.cluster.kubectl("uncordon", node)
@@ -177,7 +177,7 @@ def no_node_takes_it(stage: Stage) -> str:
 def unreachable_workers(stage: Stage) -> str:
     """The routers' packets to new workers are dropped: the old revision stays the good one, and the status says why."""
     stage.shape(workers=2, routers=2)
-    serving, args = uids(stage), stage.pool()["spec"]["engine"]["args"]
+    serving, args = stage.uids("worker"), stage.pool()["spec"]["engine"]["args"]
     addresses = [pod["status"]["podIP"] for pod in stage.pods("worker")]
     breaker = stage.cluster.breaker()
     try:
@@ -187,7 +187,7 @@ def unreachable_workers(stage: Stage) -> str:
                 closed.enter_context(breaker.one_port_closed(container, names.WORKER_PORT, but_for=addresses))
             change = {"engine": {"args": ["--env=ROLL_40"]}}
             note = roll_back(stage, change, size=2, fewest=2, says="can routers reach")
-        if uids(stage) != serving:
+        if stage.uids("worker") != serving:
             raise StoryError("workers that served were replaced")
     finally:
         stage.change({"engine": {"args": args}})
@@ -233,11 +233,6 @@ def follow(
 def look(stage: Stage) -> Look:
     """The pool now."""
     return Look.of(stage.objects("rewardpools,pods"))
-
-
-def uids(stage: Stage) -> set[str]:
-    """The pool's workers, leaving ones too."""
-    return {pod["metadata"]["uid"] for pod in stage.pods("worker")}
 
 
 PLAYS = (

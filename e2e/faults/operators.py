@@ -48,7 +48,7 @@ def kill_the_operator(stage: Stage) -> str:
 def upgrade_the_chart(stage: Stage) -> str:
     """`helm upgrade`, from the previous chart version and to another image and other files: no worker is replaced."""
     stage.shape(workers=2, routers=2)
-    before = uids(stage)
+    before = stage.uids("worker", "router")
     stage.installation.install(manifests.chart_values(), chart=PREVIOUS_CHART)
     # There this operator has fewer rights than it asks for: what it may not do it must leave alone.
     time.sleep(PREVIOUS_SECONDS)
@@ -56,7 +56,7 @@ def upgrade_the_chart(stage: Stage) -> str:
     stage.installation.wait()
     stage.change({"replicas": 3})
     stage.settle()
-    if not before <= uids(stage):
+    if not before <= stage.uids("worker", "router"):
         raise StoryError("pods of the pool were replaced by an upgrade that changes nothing about them")
     upgrade_the_image(stage)
     return "no pod of the pool was replaced"
@@ -103,7 +103,7 @@ def offers(stage: Stage, image: str) -> bool:
 def api_server_away(stage: Stage) -> str:
     """No API server for 30 s, and a router that restarts meanwhile: it gets its workers, and nothing is scaled."""
     stage.shape(workers=2, routers=2)
-    before = uids(stage)
+    before = stage.uids("worker", "router")
     router = stage.pods("router")[0]
     key = admin_key(stage)
     with stage.cluster.api_server_away():
@@ -113,7 +113,7 @@ def api_server_away(stage: Stage) -> str:
         repaired = stage.until(lambda: listed(router, key) == 2, what="the router has its workers", deadline_seconds=45)
         time.sleep(max(0.0, AWAY_SECONDS - (time.monotonic() - began)))
     stage.settle(CATCH_UP_SECONDS)
-    if uids(stage) != before:
+    if stage.uids("worker", "router") != before:
         raise StoryError("pods of the pool are other ones than before")
     stage.change({"replicas": 3})
     caught_up = stage.until(lambda: wanted_workers(stage) == 3, what="the operator scales", deadline_seconds=15)
@@ -138,11 +138,6 @@ def lease_holder(stage: Stage) -> str:
     """Who acts, by the Lease; empty for nobody."""
     holder = "jsonpath={.spec.holderIdentity}"
     return stage.kubectl("get", "lease", LEASE, "--ignore-not-found", "-o", holder, namespace=NAMESPACE)
-
-
-def uids(stage: Stage) -> set[str]:
-    """The pool's pods of both kinds, leaving ones included."""
-    return {pod["metadata"]["uid"] for component in ("worker", "router") for pod in stage.pods(component)}
 
 
 def admin_key(stage: Stage) -> str:

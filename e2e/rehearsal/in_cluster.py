@@ -136,7 +136,9 @@ class Upgrade:
 
     def _during(self, change: str, version: str, *, asked: bool = False) -> Any:
         self._stage.say(f"{version}: {change}")
-        return self._changes.during(change, server=version, workers=lambda: uids(self._stage, "worker"), asked=asked)
+        return self._changes.during(
+            change, server=version, workers=lambda: frozenset(self._stage.uids("worker")), asked=asked
+        )
 
     def _later_job(self) -> TrafficLog:
         """A second job, on the later version's image."""
@@ -189,11 +191,6 @@ class Upgrade:
         except ClusterError as error:
             return str(error)[-300:]
         raise StoryError(f"the later CRD takes spec.router.{RENAMED}, which it does not have")
-
-
-def uids(stage: Stage, component: str) -> frozenset[str]:
-    """The pods of a component, leaving ones included."""
-    return frozenset(pod["metadata"]["uid"] for pod in stage.pods(component))
 
 
 def images(stage: Stage, component: str) -> set[str]:

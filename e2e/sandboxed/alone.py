@@ -5,7 +5,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -13,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from cluster import binaries
+from cluster.processes import output_of
 from cluster.progress import Say
 from rewardpool.errors import SandboxError
 from sandboxed import reward
 from sandboxed.samples import SECRET, Answer, Asked, count, hostile
-from scene import StoryError
 
 RUN_SECONDS = 600.0
 ATTEMPTS = 6
@@ -25,21 +24,13 @@ ATTEMPTS = 6
 
 
 def run(*, say: Say) -> dict[str, Any]:
-    """Return the tally of a run on gVisor's kernel; raises StoryError where it does not end well."""
+    """Return the tally of a run on gVisor's kernel; raises ClusterError where it does not end well."""
     runsc = binaries.ensure("runsc", say=say)["runsc"]
     # The host's files, read-only, and no network.
-    command = [str(runsc), "--network=none", "--ignore-cgroups", "do"]
+    command: list[str | Path] = [runsc, "--network=none", "--ignore-cgroups", "do"]
     environment = ["env", *(f"{name}={os.environ[name]}" for name in ("PATH", "PYTHONPATH") if name in os.environ)]
-    ran = subprocess.run(
-        [*command, *environment, sys.executable, "-m", __name__],
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS,
-        check=False,
-    )
-    if ran.returncode != 0:
-        raise StoryError(f"hostile code on gVisor: status {ran.returncode}: {ran.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    said = output_of(*command, *environment, sys.executable, "-m", __name__, deadline_seconds=RUN_SECONDS)
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found
 
 

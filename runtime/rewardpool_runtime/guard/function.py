@@ -57,7 +57,7 @@ def enter(boundary: Boundary) -> None:
 
     What the machine lacks is left out: `attempts` finds what that leaves open.
     """
-    if _has_landlock():
+    if kernel.has_landlock():
         rights = kernel.file_rights() & ~_LEFT_ALONE
         with contextlib.suppress(kernel.GuardError), kernel.Ruleset(files=rights, scopes=kernel.SCOPE_SIGNALS) as rules:
             for path in _beside(boundary.hidden, boundary.shown):
@@ -78,7 +78,7 @@ def part() -> None:
 
     Nor does it signal one, where Landlock is new enough.
     """
-    if _has_landlock():
+    if kernel.has_landlock():
         # A ruleset handles at least something; whatever it handles, moves between folders are refused unless allowed.
         with (
             contextlib.suppress(kernel.GuardError),
@@ -94,13 +94,9 @@ def part() -> None:
 
 def _keep_capabilities() -> None:
     """Keep some of root's. Who has none outside gets all of them in a user namespace, and keeps none there."""
-    kept = _KEPT_CAPABILITIES if _has_landlock() else _KEPT_CAPABILITIES | _SETFCAP
+    kept = _KEPT_CAPABILITIES if kernel.has_landlock() else _KEPT_CAPABILITIES | _SETFCAP
     with contextlib.suppress(kernel.GuardError):
         kernel.keep_capabilities(kept if os.geteuid() == 0 else 0)
-
-
-def _has_landlock() -> bool:
-    return kernel.landlock_version() >= kernel.LEAST_LANDLOCK
 
 
 def _beside(hidden: str, shown: Sequence[str]) -> Iterator[str]:

@@ -42,6 +42,11 @@ def landlock_version() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)))
 
 
+def has_landlock() -> bool:
+    """Return whether the kernel's Landlock is recent enough to stand for anything here."""
+    return landlock_version() >= LEAST_LANDLOCK
+
+
 def file_rights() -> int:
     """Return all rights on files that the kernel's Landlock knows; raises GuardError where that is too old."""
     version = landlock_version()

@@ -51,7 +51,7 @@ def missing() -> str | None:
         return f"Linux (this is {sys.platform})"
     if (machine := platform.machine()) not in syscalls.MACHINES:
         return f"a filter of system calls for {machine} (there is one for {' and '.join(syscalls.MACHINES)})"
-    if kernel.landlock_version() < kernel.LEAST_LANDLOCK and not view.is_possible():
+    if not kernel.has_landlock() and not view.is_possible():
         return (
             f"Landlock in this kernel, version {kernel.LEAST_LANDLOCK} (Linux 6.2 or newer, with landlock among its"
             " LSMs), and the right to make user and mount namespaces, which would do in its place"
@@ -85,7 +85,7 @@ def restrict(limits: Limits, *, parent: int, also_readable: Iterable[str] = ()) 
     """
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     readable = [*readable_folders(), *also_readable]
-    has_landlock = kernel.landlock_version() >= kernel.LEAST_LANDLOCK
+    has_landlock = kernel.has_landlock()
     if not has_landlock:
         here = os.getcwd()
         view.show_only(readable, WRITABLE)
