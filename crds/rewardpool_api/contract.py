@@ -57,7 +57,7 @@ ANY_MODEL = "unknown"
 """The `model` of a request for the model that is there: smg sends it to any worker, sglang-router ignores the field."""
 
 WIRE_VERSION = 1
-"""Of this contract. A field that the other end may leave out or ignore makes no other version."""
+"""Version of this contract. A field that the other end may leave out or ignore makes no other version."""
 WIRE = ";wire="
 """Between a request's id and a version that is not 1."""
 OTHER_WIRE = "other_wire"
@@ -166,7 +166,7 @@ class Signature(NamedTuple):
 
 
 def other_wire(*, trainer: object, worker: object) -> str:
-    """What is wrong where the two ends speak different versions, and what to do."""
+    """Return the error for two ends of different versions, with what to do."""
     return (
         f"the trainer speaks version {trainer!r:.20} of the wire contract and the worker version {worker!r:.20}:"
         " install the pool's version of rewardpool for the trainer, or upgrade the pool"

@@ -34,7 +34,7 @@ MOST_NAMED: Final = 3
 _CRD: Final = f"{names.PLURAL}.{names.GROUP}"
 _VERSION_LABEL: Final = "app.kubernetes.io/version"
 _OPERATOR: Final = "app.kubernetes.io/component=operator,app.kubernetes.io/part-of=rewardpool"
-"""As the chart labels it."""
+"""Labels of the chart's Deployment."""
 _REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 _INSTALL: Final = "install the chart, or `rewardpool crd | kubectl apply --server-side -f -`, as an administrator"
 _FIRST: Final = "repair the API server's line first"

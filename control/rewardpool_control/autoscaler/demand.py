@@ -87,7 +87,7 @@ def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Exp
 
 
 def _together(live: Sequence["_Job"], fleet: Fleet) -> Ask:
-    """Return the wish of all jobs: bursts add up, and come to at least what these jobs together took before."""
+    """Return the demand of all jobs: the sum of their bursts, and at least what they took together before."""
     asking = [job for job in live if job.exact > 0]
     reason = "; ".join(job.reason for job in asking or live)
     exact = sum(job.exact for job in asking)

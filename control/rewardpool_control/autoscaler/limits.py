@@ -24,7 +24,7 @@ def clamp(replicas: int, scaling: AutoscalingSpec) -> int:
 
 
 def within_tolerance(ask: Ask, *, current: int, percent: int) -> bool:
-    """Return whether the ask is too near to the size to be worth a change; to and from zero it never is."""
+    """Return whether the wanted size is too close to the current one to be worth a change; never to or from zero."""
     if current == 0 or ask.exact <= 0:
         return False
     return abs(ask.exact - current) <= current * percent / 100 + 1e-9

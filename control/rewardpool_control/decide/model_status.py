@@ -32,7 +32,7 @@ def model_status(snapshot: Snapshot, staying: list[Worker]) -> ModelStatus:
 
 
 def _certificate(snapshot: Snapshot, staying: list[Worker]) -> CertificateStatus | None:
-    """That of the worker that is least certain; the last known one while no worker says anything."""
+    """Return the least certain worker's certificate; the last known one while no worker reports any."""
     before, model_type = snapshot.pool.status.model, snapshot.pool.spec.model.type
     found = [worker.certificate for worker in staying if worker.certificate is not None]
     is_heard = bool(found) or any(worker.probe_score is not None for worker in staying)

@@ -38,7 +38,7 @@ class RevisionChoice:
     barred: frozenset[str] = frozenset()
     """Workers, by name, that no router may have."""
     overdue: bool = False
-    """True if the present revision had its time, and there is no good one to go back to."""
+    """True if the present revision's deadline has passed, and no good revision is left to go back to."""
     hopeless: ConditionReason | None = None
     """Reason for which no other attempt of the present revision would change anything; it is overdue then."""
     parity: Parity
