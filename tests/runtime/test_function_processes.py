@@ -61,6 +61,7 @@ async def until(holds: Callable[[], bool], what: str) -> None:
 
 COSTS_ITSELF = [
     ("loop", None, "used 0.3 s of processor time, its limit by cpu_seconds", "policy"),
+    ("match_without_end", None, "used 0.3 s of processor time", "policy"),
     ("loop_in_a_child", None, "used 0.3 s of processor time", "policy"),
     ("loop_in_a_thread", None, "used 0.3 s of processor time", "policy"),
     ("sleep", None, "waited for 0.5 s in which it could have run, its limit by idle_seconds", "verifier"),

@@ -32,20 +32,20 @@ ENGINES = pytest.mark.parametrize("engine", ["vllm", "sglang"])
 
 
 @contextmanager
-def running(engine: str, folder: Path, *, without: str = "", **env: str) -> Iterator[str]:
-    """A worker that can sleep; yields its URL. `without` is left out of its command line."""
+def running(engine: str, folder: Path, *, sleeps: bool = True, without: str = "", **env: str) -> Iterator[str]:
+    """A worker that can sleep, if `sleeps`; yields its URL. `without` is left out of its command line."""
     spec = RewardPoolSpec.model_validate(
         {
             "model": {"source": "file:///models/rm"},
             "engine": {
                 "name": engine,
                 "maxModelLen": 512,
-                "sleep": {"enabled": True},
+                "sleep": {"enabled": sleeps},
                 "env": env_vars({"PYTHONPATH": str(STAND_INS[engine]), **env}),
             },
         }
     )
-    target = target_in(folder, sleeps=True)
+    target = target_in(folder, sleeps=sleeps)
     launch = engine_for(engine).launch(spec, target)
     argv = [part for part in launch.argv if part != without]
     url = f"http://127.0.0.1:{target.port}"
@@ -106,18 +106,19 @@ def test_sleeping_and_waking_need_the_key(engine: str, path: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("engine", "path"),
+    ("engine", "path", "sleeps"),
     [
-        ("vllm", "/sleep"),
-        ("vllm", "/wake_up"),
-        ("vllm", "/collective_rpc"),
-        ("vllm", "/collective_rpc/"),
-        ("sglang", "/release_memory_occupation"),
-        ("sglang", "/update_weights_from_disk"),
+        ("vllm", "/sleep", True),
+        ("vllm", "/wake_up", True),
+        ("vllm", "/collective_rpc", True),
+        ("vllm", "/collective_rpc/", True),
+        ("sglang", "/release_memory_occupation", True),
+        ("sglang", "/update_weights_from_disk", True),
+        ("sglang", "/update_weights_from_disk", False),
     ],
 )
-def test_the_key_does_not_open_the_engines_own_routes(engine: str, path: str, tmp_path: Path) -> None:
-    with running(engine, tmp_path) as url:
+def test_the_key_does_not_open_the_engines_own_routes(engine: str, path: str, sleeps: bool, tmp_path: Path) -> None:
+    with running(engine, tmp_path, sleeps=sleeps) as url:
         assert http("POST", url + path)[0] == 401
         assert post(url + path, {"tags": ["weights"]})[0] == 404
         assert score(url, "abc") == 3.0

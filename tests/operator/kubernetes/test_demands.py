@@ -88,6 +88,7 @@ def test_without_a_word_of_the_server_it_is_as_old_as_its_making() -> None:
         (a_lease(spec__holderIdentity="other"), "job: it is grpo, and spec.holderIdentity is other"),
         (a_lease(spec__holderIdentity=None), "spec.holderIdentity is empty"),
         (a_lease(metadata__name="demand-rm.other"), "job: the Lease of job grpo is called demand-rm.grpo"),
+        (a_lease(metadata__name="demand-rm-grpo"), "job: the Lease of job grpo is called demand-rm.grpo"),
     ],
 )
 def test_nonsense_is_told_with_what_is_wrong(lease: Object, problem: str) -> None:

@@ -54,16 +54,26 @@ def is_at_zero(cluster: Cluster) -> bool:
     return status.get("replicas") == 0 and cluster.condition(POOL, "RouterReady").get("status") == "True"
 
 
-def announce(cluster: Cluster, job: str, *, pool: str = POOL, renewal: int = 0, text: str = "", **demand: Any) -> None:
+def announce(
+    cluster: Cluster,
+    job: str,
+    *,
+    pool: str = POOL,
+    renewal: int = 0,
+    text: str = "",
+    name: str | None = None,
+    **demand: Any,
+) -> None:
     """One word of a job whose clock is decades behind; `text` instead of a demand that makes sense.
 
-    Every renewal differs in its time, or it would be none.
+    Every renewal differs in its time, or it would be none. `name` is the Lease's, where it is not the job's own.
     """
     said = Demand.model_validate({"job": job, "phase": "Rollout", **demand})
     now = f"2001-01-01T00:00:00.{renewal:06}Z"
     lease = lease_manifest(said, pool=pool, namespace=NAMESPACE, pool_uid=None, seconds=LEASE_SECONDS, now=now)
     if text:
         lease["metadata"]["annotations"][names.ANNOTATION_DEMAND] = text
+    lease["metadata"]["name"] = name or lease["metadata"]["name"]
     path = f"{PATHS['lease'].format(NAMESPACE)}/{lease['metadata']['name']}"
     cluster.plane.apply(path, lease, user=TRAINER, field_manager="job")
 
@@ -132,6 +142,15 @@ def test_nonsense_is_told_once_on_the_pool_and_has_no_other_effect(cluster: Clus
     (event,) = events(cluster, POOL, "DemandIgnored")
     assert event["type"] == "Warning"
     assert event["note"].startswith(f"{name} is no demand: startsInSeconds: ")
+    assert is_at_zero(cluster)
+
+
+@pytest.mark.parametrize("name", [lease_name("other", "grpo"), f"demand-{POOL}-grpo"], ids=["another's", "hyphen"])
+def test_a_lease_that_is_not_called_by_pool_and_job_scales_nothing(cluster: Cluster, name: str) -> None:
+    """A trainer may write the Leases of its own pool and job, and can give them labels and words of any other."""
+    announce(cluster, "grpo", name=name, samples=1000)
+    cluster.eventually(lambda: demand(cluster, name).get("state") == "Ignored", seconds=10, what="it is ignored")
+    assert (demand(cluster, name)["replicas"], cluster.status(POOL)["scaling"]["desired"]) == (0, 0)
     assert is_at_zero(cluster)
 
 

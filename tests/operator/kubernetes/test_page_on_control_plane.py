@@ -273,8 +273,9 @@ async def test_who_may_not_list_pods_sees_a_pool_without_its_workers(url: str, p
     assert (pool["workers"], pool["workers_hidden"], pool["summary"]["key"]) == ([], True, f"{OURS}/rm")
 
 
-async def test_whose_token_may_read_nothing_sees_nothing(url: str, page: Page) -> None:
-    token = page.token("nobody")
+@pytest.mark.parametrize(("account", "rules"), [("nobody", ()), ("reader", ({**READS_POOLS, "verbs": ["get"]},))])
+async def test_whose_token_may_list_no_pools_sees_none(url: str, page: Page, account: str, rules: Any) -> None:
+    token = page.token(account, *rules)
     async with at(url) as browser:
         assert await browser.sign_in(token) == 200
         assert (await browser.shown())["pools"] == []

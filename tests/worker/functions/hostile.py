@@ -7,6 +7,7 @@ import ctypes
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,6 +44,11 @@ def does_alarm(_):
 def does_loop(_):
     while True:
         pass
+
+
+def does_match_without_end(_):
+    # It holds the interpreter's lock: no other thread runs, and no handler of a signal.
+    re.fullmatch("(a+)+", "a" * 64 + "b")
 
 
 def does_loop_in_a_child(_):
