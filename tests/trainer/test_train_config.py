@@ -41,6 +41,18 @@ def written(folder: Path, **changes: Any) -> Path:
         ({"policy": {"path": "nowhere"}}, "policy.path"),
         ({"colocated": {"longest_wait_seconds": 0}}, "colocated.longest_wait_seconds"),
         ({"colocated": {"enabled": True}, "schedule": "fully_async"}, "schedule"),
+        ({"reward": None}, "reward"),
+        ({"distillation": {}}, "distillation.teacher"),
+        ({"distillation": {"teacher": "teacher"}}, "distillation.teacher.pool"),
+        ({"distillation": {"teacher": "rl/t", "top_k": 2000}}, "distillation.top_k"),
+        ({"distillation": {"by_data_source": {"code": {"x": 1}}}}, "distillation.by_data_source.code.x"),
+        (
+            {"distillation": {"teacher": {"pool": "rl/t", "on_failure": {"policy": {"penalty": 0}}}}},
+            "distillation.teacher.on_failure.policy",
+        ),
+        ({"distillation": {"teacher": "rl/t"}, "rollout": {"temperature": 0.7}}, "rollout.temperature"),
+        ({"distillation": {"teacher": "rl/t"}, "update": {"algorithm": "gspo"}}, "update.ratio"),
+        ({"distillation": {"teacher": "rl/t"}, "update": {"only_informative": True}}, "update.only_informative"),
     ],
 )
 def test_a_mistake_is_named_by_the_fields_path(tmp_path: Path, changes: dict[str, Any], field: str) -> None:

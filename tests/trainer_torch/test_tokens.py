@@ -7,7 +7,7 @@ import torch
 from support import tiny_policy
 
 from rewardpool_train.actor.data import Prompt, Rollout
-from rewardpool_train.actor.packing import pack_rows, packed_log_probs
+from rewardpool_train.actor.packing import pack_rows
 from rewardpool_train.actor.rollout import TransformersEngine
 from rewardpool_train.actor.tokens import Forward, compute_log_probs
 from rewardpool_train.pipeline.parts import GroupTask
@@ -42,7 +42,7 @@ def test_no_token_of_a_packed_row_looks_over_a_border(policy: Any, attention: st
     policy.set_attn_implementation(attention)
     other = [rollout([9, 9, 9], [8, 8, 8]), *TOGETHER[1:]]
     with torch.no_grad():
-        rows, others = (packed_log_probs(policy, row, temperature=1.0, device=CPU) for row in (TOGETHER, other))
+        rows, others = (replace(PACKED, pack_tokens=1000).log_probs(policy, row) for row in (TOGETHER, other))
     assert torch.equal(rows[1:], others[1:])
 
 

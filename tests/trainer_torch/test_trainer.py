@@ -365,7 +365,8 @@ def test_the_command_names_a_wrong_field_and_fails(tmp_path: Path, capsys: pytes
 
 def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> None:
     def record(step: int) -> StepRecord:
-        names = "reward_std response_tokens_mean staleness_mean loss clip_fraction is_cap_fraction approx_kl grad_norm"
+        names = "reward_std response_tokens_mean staleness_mean loss clip_fraction is_cap_fraction approx_kl"
+        names += " teacher_kl grad_norm"
         counts = "unscored zero_variance_groups sampling_rounds short_groups dropped_groups dropped_samples"
         counts += " dropped_tokens skipped_updates"
         empty = dict.fromkeys(names.split(), 0.0) | dict.fromkeys(counts.split(), 0)

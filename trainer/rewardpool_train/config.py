@@ -15,6 +15,7 @@ from rewardpool.mistakes import Mistakes, validated
 from rewardpool.rewards.config import parse_reward
 from rewardpool_train.advantages import LEAST_MEMBERS
 from rewardpool_train.config_part import ConfigPart, Count, Positive
+from rewardpool_train.distillation_config import DistillationConfig
 from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, ScheduleName
 from rewardpool_train.update_config import UpdateConfig
@@ -132,8 +133,11 @@ class TrainConfig(ConfigPart):
 
     policy: PolicyConfig
     data: DataConfig
-    reward: str | dict[str, Any]
-    """The reward of the responses: `pool: namespace/name`, or anything else in docs/rewards.md."""
+    reward: str | dict[str, Any] | None = None
+    """The reward of the responses: `pool: namespace/name`, or anything else in docs/rewards.md. Only a job with
+    `distillation` can be without."""
+    distillation: DistillationConfig | None = None
+    """Teachers of the policy; see docs/teachers.md."""
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
     schedule: ScheduleName = "minibatch"
@@ -199,7 +203,7 @@ class TrainConfig(ConfigPart):
         Raises:
             ConfigError: The reward is invalid, or the update does not support rewards of steps.
         """
-        if parse_reward(self.reward, path="reward").process_field is None:
+        if self.reward is None or parse_reward(self.reward, path="reward").process_field is None:
             return False
         if self.update.ratio == "sequence":
             raise ConfigError(
@@ -214,6 +218,31 @@ class TrainConfig(ConfigPart):
                 f" (algorithm {self.update.algorithm} may mean another number); set it",
             )
         return True
+
+    def check_distillation(self) -> None:
+        """Check that the job has a reward or a teacher, and that teachers fit the other settings.
+
+        Raises:
+            ConfigError: They do not; it names every field.
+        """
+        mistakes = Mistakes()
+        if self.distillation is None:
+            if self.reward is None:
+                mistakes.add("reward", "is missing: name a pool, such as rl/skywork, or set distillation.teacher")
+        else:
+            with mistakes.gather():
+                self.distillation.pools()
+            if self.rollout.temperature != 1:
+                mistakes.add("rollout.temperature", "must be 1 with distillation: a teacher's answers have no other")
+            also = f" (algorithm {self.update.algorithm} may mean another value); set it"
+            if self.update.ratio != "token":
+                mistakes.add("update.ratio", f"must be token with distillation: each token has its own part{also}")
+            equal = "groups of equal scores learn from their teacher, too"
+            if self.update.only_informative:
+                mistakes.add("update.only_informative", f"must be false with distillation: {equal}{also}")
+            if self.update.dynamic_sampling_rounds:
+                mistakes.add("update.dynamic_sampling_rounds", f"must be 0 with distillation: {equal}{also}")
+        mistakes.check()
 
     def has_inexact_rollouts(self) -> bool:
         """Return whether an engine's log-probabilities differ from the trainer's own by more than float32's rounding.
@@ -286,10 +315,12 @@ def load_train_config(path: Path) -> TrainConfig:
     mistakes = Mistakes()
     with mistakes.gather():
         config = validated(TrainConfig, raw, path="")
-    if mistakes:  # report what is wrong with the reward in the same error
+    if mistakes and raw.get("reward") is not None:  # report what is wrong with the reward in the same error
         with mistakes.gather():
-            parse_reward(raw.get("reward", {}))
+            parse_reward(raw["reward"])
     mistakes.check()
+    with mistakes.gather():
+        config.check_distillation()
     with mistakes.gather():
         config.has_step_rewards()
     if config.colocated.enabled:

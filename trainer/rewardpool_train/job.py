@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ from rewardpool.demand.together import Together
 from rewardpool.errors import RewardPoolError
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.score_noise import ScoreDtype, coarsest
+from rewardpool_train.actor.data import read_prompts
+from rewardpool_train.actor.distillation import NoReward, Teachers, open_teachers
 from rewardpool_train.actor.ranks import Ranks, join_job
 from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.reporting import reporting
@@ -81,24 +83,33 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
             failed.
         TimeoutError: A step's scores did not come within the deadline.
     """
-    with BlockingReward(config.reward) as reward:
+    with _open(config) as (reward, teachers):
         sharing = open_sharing(config, reward, ranks=ranks)
-        with _announce(reward, config, ranks) as demand:
+        with _announce(reward, teachers, config, ranks) as demand:
             # All ranks use what rank 0 found: a group is informative on all of them or on none.
             dtype = ranks.broadcast(score_dtype(reward.pools.values()))
-            trainer = Trainer(config, ranks=ranks, reward=reward, demand=demand, sharing=sharing, score_dtype=dtype)
+            trainer = Trainer(
+                config,
+                ranks=ranks,
+                reward=reward,
+                teachers=teachers,
+                demand=demand,
+                sharing=sharing,
+                score_dtype=dtype,
+            )
             shown = reporting(
                 config.output, steps=config.steps, done=trainer.steps_done, tensorboard=config.tensorboard
             )
             quiet = nullcontext(lambda record: None)
             with shown if ranks.first else quiet as on_step, _stop_on(signal.SIGTERM) as should_stop:
                 records = trainer.run(on_step, should_stop=should_stop)
-        reports = [pool.report() for pool in reward.pools.values()]
+        pools = {**reward.pools, **({} if teachers is None else teachers.pools)}
+        reports = [pool.report() for pool in pools.values()]
         totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(reports, ranks), ranks.size)
         trainer.save_policy()
         if ranks.first:
             turns = {} if sharing is None else {"colocated": dataclasses.asdict(sharing.report())}
-            _write_json(config.output / "metrics.json", {"pools": list(reward.pools), **totals, **turns})
+            _write_json(config.output / "metrics.json", {"pools": list(pools), **totals, **turns})
     return int(totals["lost"])
 
 
@@ -108,18 +119,35 @@ def score_dtype(pools: Iterable[Pool]) -> ScoreDtype:
     return coarsest(endpoint.dtype for endpoint in endpoints if endpoint.model_type == "Discriminative")
 
 
-def _announce(reward: BlockingReward, config: TrainConfig, ranks: Ranks) -> Together:
-    """Announce the job's samples to all pools of the reward, each in its own requests."""
+@contextmanager
+def _open(config: TrainConfig) -> Iterator[tuple[BlockingReward | NoReward, Teachers | None]]:
+    with ExitStack() as stack:
+        reward = NoReward() if config.reward is None else stack.enter_context(BlockingReward(config.reward))
+        teachers = None
+        if config.distillation is not None:
+            prompts = read_prompts(config.data.prompts)
+            opening = open_teachers(config.distillation, policy=config.policy.path, prompts=prompts)
+            teachers = stack.enter_context(opening)
+        yield reward, teachers
+
+
+def _announce(
+    reward: BlockingReward | NoReward, teachers: Teachers | None, config: TrainConfig, ranks: Ranks
+) -> Together:
+    """Announce the job's samples to all its pools, each in its own requests."""
     requests = reward.requests(members=config.rollout.group_size)
+    samples: dict[str, int | None]
+    samples = {name: config.rollout.prompts_per_step * requests[name] for name in reward.pools}
+    pools = dict(reward.pools)
+    if teachers is not None:
+        # Which prompts of a step are whose, one learns from the questions.
+        all_of_step = config.rollout.prompts_per_step * config.rollout.group_size if len(teachers.pools) == 1 else None
+        pools |= teachers.pools
+        samples |= dict.fromkeys(teachers.pools, all_of_step)
     return Together(
         [
-            pool.demand(
-                samples=config.rollout.prompts_per_step * requests[name],
-                steps=config.steps,
-                rank=ranks.rank,
-                ranks=ranks.size,
-            )
-            for name, pool in reward.pools.items()
+            pool.demand(samples=samples[name], steps=config.steps, rank=ranks.rank, ranks=ranks.size)
+            for name, pool in pools.items()
         ]
     )
 

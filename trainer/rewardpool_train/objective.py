@@ -47,6 +47,7 @@ class Objective:
         importance_cap: Maximum importance weight of a token.
         kl: Weight of the divergence from the reference policy; 0 needs no reference.
         kl_clamp: Maximum divergence of a token, in nats; None for no limit.
+        distillation: Weight of the divergence from a teacher over its most likely tokens; 0 needs no answers of it.
     """
 
     only_informative: bool = False
@@ -60,6 +61,7 @@ class Objective:
     importance_cap: float = 5.0
     kl: float = 0.0
     kl_clamp: float | None = None
+    distillation: float = 0.0
 
 
 # Defaults of `update_config.UpdateConfig` by algorithm; the rest is GRPO's. The numbers are those of the papers'

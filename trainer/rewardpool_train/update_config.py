@@ -78,8 +78,8 @@ class UpdateConfig(ConfigPart):
             return given
         return {**PRESETS.get(given.get("algorithm", "grpo"), {}), **given}
 
-    def objective(self, *, fixed_length: int) -> Objective:
-        """Return the objective of an update."""
+    def objective(self, *, fixed_length: int, distillation: float = 0.0) -> Objective:
+        """Return the objective of an update; see `Objective` for what comes from other sections."""
         return Objective(
             only_informative=self.only_informative,
             advantage_scale=self.advantage_scale,
@@ -92,4 +92,5 @@ class UpdateConfig(ConfigPart):
             importance_cap=self.importance_cap,
             kl=self.kl,
             kl_clamp=self.kl_clamp,
+            distillation=distillation,
         )

@@ -23,8 +23,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rewardpool.errors import ConfigError, TrainingError
 from rewardpool_train.actor.data import Rollout
-from rewardpool_train.actor.grpo import rollout_weights, token_losses
+from rewardpool_train.actor.grpo import rollout_weights, token_losses, top_divergence
 from rewardpool_train.actor.ranks import Ranks
+from rewardpool_train.actor.teacher_rows import TeacherRows, blank_rows
 from rewardpool_train.actor.tokens import Forward
 from rewardpool_train.objective import Objective
 
@@ -41,12 +42,14 @@ class RatedRollout:
             `advantages.process_advantages`. None for an unscored rollout, which has weight 0.
         proximal: Log-probabilities of its tokens under the policy at the begin of the training step, float32 (response
             tokens,), as `FsdpActor.log_probs` returns them; None if that policy sampled it.
+        teacher: A teacher's answer about it; read if `Objective.distillation` is not 0.
     """
 
     rollout: Rollout
     behaviour: torch.Tensor
     advantage: float | torch.Tensor | None
     proximal: torch.Tensor | None = None
+    teacher: TeacherRows | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +243,7 @@ class FsdpActor:
         device = self._ranks.device
         lengths = torch.tensor([len(one.rollout.response_ids) for one in rated], device=device)
         scored = torch.tensor([one.advantage is not None for one in rated], device=device)
-        log_probs = self._forward.log_probs(self.model, [one.rollout for one in rated])
+        log_probs, divergence = self._log_probs(rated)
         each = token_losses(
             log_probs=log_probs,
             proximal=_padded([one.behaviour if one.proximal is None else one.proximal for one in rated], device),
@@ -249,6 +252,7 @@ class FsdpActor:
             mask=torch.arange(log_probs.shape[1], device=device) < lengths.unsqueeze(1),
             objective=self._objective,
             reference=self._reference_log_probs([one.rollout for one in rated]),
+            teacher_divergence=divergence,
         )
         weights = rollout_weights(lengths, scored, rollouts=rollouts, tokens=tokens, objective=self._objective)
         loss = (each.losses.sum(dim=1) * weights).sum()
@@ -256,6 +260,18 @@ class FsdpActor:
         (loss * self._ranks.size).backward()
         sums = [(values.sum(dim=1) * scored).sum() for values in (each.clipped, each.capped, each.approx_kl)]
         return torch.stack([loss.detach(), *sums]).double()
+
+    def _log_probs(self, rated: Sequence[RatedRollout]) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the log-probability of each response token, and the divergence from its teacher; float32 (B, R)."""
+        rollouts = [one.rollout for one in rated]
+        if not self._objective.distillation:
+            return self._forward.log_probs(self.model, rollouts), None
+        width = max((one.teacher.top_ids.shape[1] for one in rated if one.teacher is not None), default=0)
+        # Those without an answer have no weight.
+        teachers = [one.teacher or blank_rows(len(one.rollout.response_ids), width) for one in rated]
+        log_probs, own = self._forward.log_probs_at(self.model, rollouts, [rows.top_ids for rows in teachers])
+        theirs = _padded([rows.top_log_probs for rows in teachers], self._ranks.device)
+        return log_probs, top_divergence(own, theirs)
 
     def _reference_log_probs(self, rollouts: Sequence[Rollout]) -> torch.Tensor | None:
         if self._reference is None:

@@ -10,7 +10,8 @@ advantage A_i (A_it, one per token, if steps have rewards), there are three poli
     rho = pi(o_t) / pi_prox(o_t)              the clipped ratio: how far this step's updates have moved the token
     w   = min(pi_prox(o_t) / pi_behave(o_t), importance_cap)
 
-    loss_t = -w * min(rho * A_i, clip(rho, 1 - clip_low, 1 + clip_high) * A_i) + kl * w * rho * KL_t
+    loss_t = -w * min(rho * A_i, clip(rho, 1 - clip_low, 1 + clip_high) * A_i)
+             + kl * w * rho * KL_t + distillation * D_t
 
 `w` corrects for the policy that sampled; the clip only limits the step. Separating the two is decoupled PPO (Hilton et
 al. 2021, arXiv:2110.00641, section 3; for language models AReaL, arXiv:2505.24298, equation 5). On fresh rollouts
@@ -25,6 +26,9 @@ the cap, and given the tokens before, whose probability it does not correct, as 
 
 Two limits are optional. `dual_clip` bounds the loss of a token of a bad response that has become likelier anyway, to
 c * A_i (dual-clip PPO, Ye et al. 2020, arXiv:1912.09729, equation 5); `kl_clamp` bounds KL_t.
+
+D_t is the divergence from a teacher over its most likely tokens (`top_divergence`): no estimate from the sampled token,
+and so without w. A teacher's log-probability of the sampled token alone is part of A_it (`learner`).
 
 Ratios are clamped to exp(-20) and exp(20), with no gradient beyond: in float32 exp(89) is infinite, and a rollout of
 weight 0 would then make the whole loss NaN.
@@ -41,6 +45,7 @@ import torch
 
 from rewardpool_train.objective import Objective, Ratio
 
+LEAST_REST = 1e-6  # probability of all tokens beside the k likeliest; float32 rounds sums to 1 by 1e-7
 MAX_GAP = 20.0  # largest difference of two log-probabilities, in nats; exp(20) is 5e8
 
 
@@ -71,6 +76,7 @@ def token_losses(
     mask: torch.Tensor,
     objective: Objective,
     reference: torch.Tensor | None = None,
+    teacher_divergence: torch.Tensor | None = None,
 ) -> TokenLosses:
     """Return the loss of each response token.
 
@@ -81,6 +87,8 @@ def token_losses(
         advantages: float32 (B,); or (B, R), one per token, if steps have rewards.
         mask: bool (B, R), True at response tokens; other values have no influence.
         reference: Log-probabilities under the reference policy, float32 (B, R); required if `objective.kl` is not 0.
+        teacher_divergence: Of each token from a teacher, see `top_divergence`; required if `objective.distillation` is
+            not 0.
     """
     ratio = _ratio(log_probs - proximal, mask, objective.ratio)
     importance = _ratio(proximal - behaviour, mask, objective.ratio)
@@ -98,8 +106,10 @@ def token_losses(
         sampled = _ratio(proximal - behaviour, mask, "token").clamp(max=objective.importance_cap)
         moved = _ratio(log_probs - proximal, mask, "token")
         losses = losses + objective.kl * sampled * moved * kl
+    if teacher_divergence is not None:
+        losses = losses + objective.distillation * teacher_divergence
     return TokenLosses(
-        losses=losses * mask,
+        losses=losses.masked_fill(~mask, 0.0),
         clipped=clipped & mask,
         capped=(importance > objective.importance_cap) & mask,
         approx_kl=divergence(behaviour, log_probs.detach(), mask),
@@ -120,6 +130,22 @@ def divergence(log_probs: torch.Tensor, other: torch.Tensor, mask: torch.Tensor)
     """
     gap = (other - log_probs).masked_fill(~mask, 0.0).clamp(-MAX_GAP, MAX_GAP)
     return torch.exp(gap) - gap - 1
+
+
+def top_divergence(log_probs: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    """Return the divergence of each token's distribution from a teacher's, with gradients; float32 (B, R).
+
+    It is exact for k tokens and the remainder as one more, D = sum of pi * log(pi / pi_teacher), and so at most that of
+    the whole distributions (data processing inequality).
+
+    Args:
+        log_probs: Of k different tokens under the trained policy, float32 (B, R, k).
+        teacher: Of the same tokens under the teacher, float32 (B, R, k).
+    """
+    # Rounding may leave a remainder of 0 or less.
+    rest, teacher_rest = ((1 - one.exp().sum(dim=-1)).clamp(min=LEAST_REST) for one in (log_probs, teacher))
+    within = (log_probs.exp() * (log_probs - teacher)).sum(dim=-1)
+    return within + rest * (rest.log() - teacher_rest.log())
 
 
 def rollout_weights(

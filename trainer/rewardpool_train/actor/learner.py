@@ -8,17 +8,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
 from rewardpool.rewards.running import RunningMoments
 from rewardpool.rewards.score_noise import ScoreDtype
 from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.distillation import Distillation
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.actor.records import StepFigures
 from rewardpool_train.actor.rollout import RolloutEngine
 from rewardpool_train.actor.scoring import Components
+from rewardpool_train.actor.teacher_rows import TeacherRows
+from rewardpool_train.actor.tokens import behaviour_log_probs
 from rewardpool_train.advantages import (
     LEAST_MEMBERS,
     AdvantageScale,
@@ -46,6 +50,8 @@ class ActorLearner:
         moments: Moments of the scores of earlier steps, if the reward uses them.
         components: Returns the raw scores of a group's rollouts, for `moments`.
         steps: Returns the rewards of the steps of a group's rollouts; None if rollouts are rewarded as a whole.
+        distillation: Has the teachers' answers; None without teachers.
+        rewarded: Whether scores are a reward's, whose advantages count beside a teacher.
     """
 
     def __init__(
@@ -63,6 +69,8 @@ class ActorLearner:
         moments: RunningMoments | None = None,
         components: Callable[[GroupTask[Prompt]], Iterable[Components]] = lambda task: (),
         steps: Callable[[GroupTask[Prompt]], Sequence[Sequence[TokenReward] | None]] | None = None,
+        distillation: Distillation | None = None,
+        rewarded: bool = True,
     ) -> None:
         self._actor = actor
         self._engine = engine
@@ -76,6 +84,8 @@ class ActorLearner:
         self._moments = moments
         self._components = components
         self._steps = steps
+        self._distillation = distillation
+        self._rewarded = rewarded
         self._proximal: dict[Key, torch.Tensor] = {}
         self.figures = StepFigures()  # of the current step
 
@@ -128,17 +138,36 @@ class ActorLearner:
 
     def _rated(self, minibatch: Batch) -> list[RatedRollout]:
         return [
-            RatedRollout(
-                rollout=rollout,
-                behaviour=behaviour_log_probs(rollout),
-                advantage=advantage,
-                proximal=self._proximal.pop((group.task.index, member), None),
+            self._taught(
+                RatedRollout(
+                    rollout=rollout,
+                    behaviour=behaviour_log_probs(rollout),
+                    advantage=advantage,
+                    proximal=self._proximal.pop((group.task.index, member), None),
+                    teacher=rows,
+                )
             )
             for group in minibatch.groups
-            for member, (rollout, advantage) in enumerate(zip(group.rollouts, self._advantages(group), strict=True))
+            for member, (rollout, advantage, rows) in enumerate(
+                zip(group.rollouts, self._advantages(group), self._teacher_rows(group), strict=True)
+            )
         ]
 
+    def _teacher_rows(self, group: RatedGroup[Prompt, Rollout]) -> Sequence[TeacherRows | None]:
+        return [None] * group.task.size if self._distillation is None else self._distillation.rows(group.task)
+
+    def _taught(self, rated: RatedRollout) -> RatedRollout:
+        """Return the rollout with its teacher's part of the advantage, and record its divergence."""
+        if self._distillation is None or rated.teacher is None or rated.advantage is None:
+            return rated
+        gap = rated.teacher.log_probs - (rated.behaviour if rated.proximal is None else rated.proximal.cpu())
+        self.figures.teacher_gaps.append((float(gap.sum()), len(gap)))
+        weight = self._distillation.advantage_weight
+        return replace(rated, advantage=rated.advantage + weight * gap) if weight else rated
+
     def _advantages(self, group: RatedGroup[Prompt, Rollout]) -> Sequence[float | torch.Tensor | None]:
+        if not self._rewarded:  # every response teaches by itself
+            return [None if score is None else 0.0 for score in group.scores]
         scale, only_informative, dtype = self._advantage_scale, self._only_informative, self._score_dtype
         if self._steps is None:
             return group_advantages(
@@ -192,14 +221,3 @@ class EngineRollouts:
             # No update can start before the slowest rollout is done. So this barrier costs nothing, and keeps the wait
             # for a rank from being counted as waiting for scores.
             await on_thread(self._thread, self._ranks.max, 0.0)
-
-
-def behaviour_log_probs(rollout: Rollout) -> torch.Tensor:
-    """Return the log-probabilities that a rollout was sampled with, float32 (response tokens,).
-
-    Raises:
-        ValueError: Its engine did not return them.
-    """
-    if rollout.log_probs is None:
-        raise ValueError("the engine returned a rollout without log-probabilities; the loss needs them")
-    return torch.tensor(rollout.log_probs, dtype=torch.float32)

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.nn.functional import cross_entropy
-from torch.nn.utils.rnn import pad_sequence
 
 from rewardpool_train.actor.data import Rollout
 
@@ -42,10 +40,10 @@ def pack_rows(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
     return rows
 
 
-def packed_log_probs(
-    model: Any, rollouts: Sequence[Rollout], *, temperature: float, device: torch.device
-) -> torch.Tensor:
-    """Return the log-probability of each response token, float32 (B, R); padding of the shorter ones is 0."""
+def packed_logits(
+    model: Any, rollouts: Sequence[Rollout], *, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the logits of all N response tokens, (N, vocabulary), and the tokens, int64 (N,)."""
     ids: list[int] = []
     positions: list[int] = []
     asked: list[int] = []
@@ -64,5 +62,4 @@ def packed_log_probs(
         use_cache=False,
         logits_to_keep=columns,
     ).logits[0]
-    log_probs = -cross_entropy(logits.float() / temperature, row[columns + 1], reduction="none")
-    return pad_sequence(log_probs.split([len(rollout.response_ids) for rollout in rollouts]), batch_first=True)
+    return logits, row[columns + 1]

@@ -40,6 +40,8 @@ class StepRecord:
         clip_fraction: Share of clipped tokens, likewise.
         is_cap_fraction: Share of tokens whose importance weight was capped, likewise.
         approx_kl: Divergence from the policy that sampled, in nats per token, likewise.
+        teacher_kl: Divergence from the policy to its teacher, in nats per token: the mean of log pi - log pi_teacher
+            over the sampled tokens; NaN without a teacher.
         grad_norm: Norm of the gradient, likewise.
         skipped_updates: Updates that were skipped because their gradient was not finite; not included in these means.
         step_seconds: Time since the end of the previous step. It exceeds the sum of the three below by the ranks' wait
@@ -70,6 +72,7 @@ class StepRecord:
     clip_fraction: float
     is_cap_fraction: float
     approx_kl: float
+    teacher_kl: float
     grad_norm: float
     skipped_updates: int
     step_seconds: float
@@ -90,6 +93,7 @@ class StepFigures:
         components: Known raw scores of the groups' rollouts, by part.
         staleness: Staleness of each group, in versions.
         updates: Updates; none for a mini-batch without any score.
+        teacher_gaps: Of each response, the sum of log pi_teacher - log pi over its tokens, and their number.
         exposed_seconds: Time of waiting for scores, on the slowest rank.
         update_seconds: Time of training and publishing.
         score_wait: Waiting for scores, on this rank.
@@ -101,6 +105,7 @@ class StepFigures:
     components: list[Mapping[str, float | None]] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
     updates: list[UpdateStats] = field(default_factory=list)
+    teacher_gaps: list[tuple[float, int]] = field(default_factory=list)
     rollout_seconds: float = 0.0
     exposed_seconds: float = 0.0
     update_seconds: float = 0.0
@@ -132,6 +137,7 @@ class StepFigures:
             len(dropped),
             sum(dropped),
         )
+        gap, taught = ranks.sum(math.fsum(gap for gap, _ in self.teacher_gaps), sum(n for _, n in self.teacher_gaps))
         zero_variance_groups, short_groups, dropped_groups, dropped_samples, dropped_tokens = map(int, others)
         rollout_seconds, update_seconds = ranks.max(self.rollout_seconds, self.update_seconds)
         mean = total / count if count else math.nan
@@ -155,6 +161,7 @@ class StepFigures:
             clip_fraction=_mean([update.clip_fraction for update in updates]),
             is_cap_fraction=_mean([update.is_cap_fraction for update in updates]),
             approx_kl=_mean([update.approx_kl for update in updates]),
+            teacher_kl=-gap / taught if taught else math.nan,
             grad_norm=_mean([update.grad_norm for update in updates]),
             skipped_updates=len(self.updates) - len(updates),
             step_seconds=times.total_seconds,

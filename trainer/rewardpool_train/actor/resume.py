@@ -22,24 +22,32 @@ class JobState:
 
     Attributes:
         components: From `RewardScore.to_json`, for the outstanding groups.
+        teacher_rows: From `Distillation.to_json`, likewise.
         moments: From `RunningMoments.to_json`; None if the reward has none.
     """
 
     pipeline: PipelineState[Rollout]
     components: Sequence[Any] = ()
+    teacher_rows: Sequence[Any] = ()
     moments: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "pipeline": self.pipeline.to_json(encode=asdict),
             "components": list(self.components),
+            "teacher_rows": list(self.teacher_rows),
             "moments": self.moments,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "JobState":
         pipeline = PipelineState.from_json(data["pipeline"], decode=_rollout_from_json)
-        return cls(pipeline=pipeline, components=data["components"], moments=data["moments"])
+        return cls(
+            pipeline=pipeline,
+            components=data["components"],
+            teacher_rows=data["teacher_rows"],
+            moments=data["moments"],
+        )
 
 
 def load_state(checkpoints: Path, actor: FsdpActor, *, config: TrainConfig, ranks: Ranks) -> JobState | None:

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from rewardpool.client.wake_lock import WITHIN_SECONDS
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.blocking import BlockingReward
+from rewardpool_train.actor.distillation import NoReward
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.colocated import Costs, GpuLock, SharedGpu, TurnReport
 from rewardpool_train.config import TrainConfig
@@ -77,7 +78,7 @@ class _Peers(GpuLock):
         return bool(flags.item())
 
 
-def open_sharing(config: TrainConfig, reward: BlockingReward, *, ranks: Ranks) -> Sharing | None:
+def open_sharing(config: TrainConfig, reward: BlockingReward | NoReward, *, ranks: Ranks) -> Sharing | None:
     """Return the sharing of the GPUs with the reward; None if they are not shared. All ranks call this together.
 
     Raises:
@@ -87,7 +88,7 @@ def open_sharing(config: TrainConfig, reward: BlockingReward, *, ranks: Ranks) -
     if config.colocated.enabled is False:
         return None
     folders = ranks.broadcast(reward.sleeping())
-    if not folders:
+    if isinstance(reward, NoReward) or not folders:
         if config.colocated.enabled:
             raise ConfigError("colocated.enabled", f"{_pools_of(reward)} on this machine; {_REMEDY}")
         return None
@@ -102,5 +103,5 @@ def open_sharing(config: TrainConfig, reward: BlockingReward, *, ranks: Ranks) -
 _REMEDY = "set spec.engine.sleep.enabled of one and start it here with `rewardpool up`, or leave this out"
 
 
-def _pools_of(reward: BlockingReward) -> str:
+def _pools_of(reward: BlockingReward | NoReward) -> str:
     return f"none of {', '.join(reward.pools)} sleeps" if reward.pools else "the reward has no pool that could sleep"

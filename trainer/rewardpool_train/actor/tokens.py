@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
 from rewardpool_train.actor.data import Rollout
-from rewardpool_train.actor.packing import pack_rows, packed_log_probs
+from rewardpool_train.actor.packing import pack_rows, packed_logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +42,42 @@ class Forward:
 
     def log_probs(self, model: Any, part: Sequence[Rollout]) -> torch.Tensor:
         """Return the log-probability of each response token as it was sampled, float32 (B, R); padding holds noise."""
+        logits, targets = self._logits(model, part)
+        return self._rows(-cross_entropy(logits, targets, reduction="none"), part)
+
+    def log_probs_at(
+        self, model: Any, part: Sequence[Rollout], ids: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return `log_probs`, and those of further tokens at each position.
+
+        Args:
+            ids: Of each rollout, int64 (response tokens, k).
+
+        Returns:
+            float32 (B, R) and (B, R, k); padding holds noise.
+        """
+        logits, targets = self._logits(model, part)
+        log_probs = torch.log_softmax(logits, dim=-1)
+        further = torch.cat(list(ids)) if self.pack_tokens else pad_sequence(list(ids), batch_first=True).flatten(0, 1)
+        own = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)
+        return self._rows(own, part), self._rows(log_probs.gather(1, further.to(self.device)), part)
+
+    def _logits(self, model: Any, part: Sequence[Rollout]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the scaled logits of N response tokens, float32 (N, vocabulary), and the tokens, int64 (N,).
+
+        They are the rollouts' one after the other; unless they are packed, each with its padding.
+        """
         if self.pack_tokens:
-            return packed_log_probs(model, part, temperature=self.temperature, device=self.device)
-        return padded_log_probs(
-            model, token_batch(part, pad_id=self.pad_id, device=self.device), temperature=self.temperature
-        )
+            logits, targets = packed_logits(model, part, device=self.device)
+        else:
+            logits, targets = padded_logits(model, token_batch(part, pad_id=self.pad_id, device=self.device))
+        return logits.float() / self.temperature, targets
+
+    def _rows(self, values: torch.Tensor, part: Sequence[Rollout]) -> torch.Tensor:
+        """Return the values of N response tokens, (N, ...), by rollout, (B, R, ...)."""
+        if self.pack_tokens:
+            return pad_sequence(values.split([len(rollout.response_ids) for rollout in part]), batch_first=True)
+        return values.unflatten(0, (len(part), -1))
 
     def blank(self) -> Rollout:
         """Return the shortest possible rollout, for a pass that is only made because other ranks make one."""
@@ -97,8 +129,8 @@ def token_batch(rollouts: Sequence[Rollout], *, pad_id: int, device: torch.devic
     )
 
 
-def padded_log_probs(model: Any, batch: TokenBatch, *, temperature: float) -> torch.Tensor:
-    """Return the log-probability of each response token, float32 (B, R); padding holds noise."""
+def padded_logits(model: Any, batch: TokenBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the logits of each response token, (B * R, vocabulary), and the tokens, int64 (B * R,)."""
     width = batch.response_mask.shape[1]
     logits = model(
         input_ids=batch.input_ids,
@@ -108,6 +140,15 @@ def padded_log_probs(model: Any, batch: TokenBatch, *, temperature: float) -> to
         # The logits of a position are about the next token: those of the response start one column before it.
         logits_to_keep=width + 1,
     ).logits[:, :-1]
-    targets = batch.input_ids[:, -width:]
-    scaled = logits.flatten(0, 1).float() / temperature
-    return -cross_entropy(scaled, targets.flatten(), reduction="none").view_as(targets)
+    return logits.flatten(0, 1), batch.input_ids[:, -width:].flatten()
+
+
+def behaviour_log_probs(rollout: Rollout) -> torch.Tensor:
+    """Return the log-probabilities that a rollout was sampled with, float32 (response tokens,).
+
+    Raises:
+        ValueError: Its engine did not return them.
+    """
+    if rollout.log_probs is None:
+        raise ValueError("the engine returned a rollout without log-probabilities; the loss needs them")
+    return torch.tensor(rollout.log_probs, dtype=torch.float32)

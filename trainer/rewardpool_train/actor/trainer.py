@@ -26,6 +26,7 @@ from rewardpool.rewards.score_noise import ScoreDtype
 from rewardpool.score_waits import ScoreWait, ScoreWaits
 from rewardpool_train.actor import checkpoint
 from rewardpool_train.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
+from rewardpool_train.actor.distillation import Distillation, Teaches
 from rewardpool_train.actor.fsdp import FsdpActor
 from rewardpool_train.actor.learner import ActorLearner, EngineRollouts
 from rewardpool_train.actor.loading import end_token_ids, load_policy, load_to_shard
@@ -63,6 +64,7 @@ class Trainer:
         *,
         ranks: Ranks,
         reward: Rater,
+        teachers: Teaches | None = None,
         demand: Announcer | None = None,
         sharing: Sharing | None = None,
         score_dtype: ScoreDtype = "float32",
@@ -71,6 +73,7 @@ class Trainer:
 
         Args:
             reward: Rates the rollouts.
+            teachers: Give log-probabilities of the rollouts' tokens; None without distillation.
             demand: Announces rollouts and updates of this rank; None announces nothing.
             sharing: Sharing of the GPUs with the reward's pools; None if these have their own.
             score_dtype: Dtype that the reward's pools compute in, unless the config sets it.
@@ -79,6 +82,7 @@ class Trainer:
         self._config = config
         self._ranks = ranks
         self._reward = reward
+        self._teachers = teachers
         self._demand = demand
         self._sharing = sharing
         self._score_dtype = config.update.score_dtype or score_dtype
@@ -105,11 +109,14 @@ class Trainer:
         return self._config.output / "checkpoints"
 
     def _make_actor(self) -> FsdpActor:
-        config = self._config
+        config, distillation = self._config, self._config.distillation
         return FsdpActor(
             load_to_shard(config.policy.path, ranks=self._ranks),
             ranks=self._ranks,
-            objective=config.update.objective(fixed_length=config.rollout.max_new_tokens),
+            objective=config.update.objective(
+                fixed_length=config.rollout.max_new_tokens,
+                distillation=distillation.weight if distillation is not None and distillation.top_k else 0.0,
+            ),
             forward=Forward(
                 pad_id=self._tokenizer.pad_token_id,
                 device=self._ranks.device,
@@ -217,8 +224,11 @@ class _Run:
             tally=trainer.tally,
             decode=trainer._decode if by_steps else None,
         )
+        self._distillation = self._make_distillation()
         if trainer._resume is not None:
             self._score.restore(trainer._resume.components)
+            if self._distillation is not None:
+                self._distillation.restore(trainer._resume.teacher_rows)
         self._learner = ActorLearner(
             trainer._actor,
             engine,
@@ -232,14 +242,18 @@ class _Run:
             moments=trainer._reward.moments,
             components=self._score.components,
             steps=self._score.steps if by_steps else None,
+            distillation=self._distillation,
+            rewarded=config.reward is not None,
         )
         self._gpu = None if trainer._sharing is None else trainer._sharing.gpu(thread)
         rollouts: Rollouts[Prompt, Rollout]
         rollouts = EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.disaggregated else thread)
         self._waits = ScoreWaits(begin=time.monotonic())
         trainer._reward.record_waits(self._waits)
+        if trainer._teachers is not None:
+            trainer._teachers.record_waits(self._waits)
         learner: Learner[Prompt, Rollout] = self._learner
-        score: Scoring[Prompt, Rollout] = self._score.as_scoring()
+        score = self._scoring()
         after_step: Callable[[StepTimes], Awaitable[None]] = self._after_step
         if self._gpu is not None:
             rollouts, learner, score = share(self._gpu, rollouts, learner, score)
@@ -264,6 +278,20 @@ class _Run:
         async with nullcontext() if self._gpu is None else self._gpu:
             await self.pipeline.run()
 
+    def _make_distillation(self) -> Distillation | None:
+        trainer, given = self._trainer, self._trainer._config.distillation
+        if trainer._teachers is None or given is None:
+            return None
+        weight = 0.0 if given.top_k else given.weight
+        return Distillation(trainer._teachers, tally=trainer.tally, advantage_weight=weight)
+
+    def _scoring(self) -> Scoring[Prompt, Rollout]:
+        if self._distillation is None:
+            return self._score.as_scoring()
+        if self._trainer._config.reward is None:
+            return self._distillation.alone()
+        return self._distillation.beside(self._score.as_scoring())
+
     def _sampling(self) -> DynamicSampling | None:
         config = self._trainer._config
         for_informative = config.update.dynamic_sampling_rounds
@@ -285,6 +313,9 @@ class _Run:
         figures.components = [part for group in figures.groups for part in self._score.pop_components(group.task)]
         for group in figures.dropped:
             self._score.pop_components(group.task)
+        if self._distillation is not None:
+            for group in [*figures.groups, *figures.dropped]:
+                self._distillation.forget(group.task)
         record, ends = await on_thread(self._thread, self._finish_step, times, figures)
         every = self._trainer._config.checkpoint.every_steps
         if every and (record.step % every == 0 or ends):
@@ -296,12 +327,13 @@ class _Run:
 
     def _state(self) -> JobState:
         pipeline = self.pipeline.state()
-        components = self._score.to_json(group.index for group in pipeline.groups)
+        groups = [group.index for group in pipeline.groups]
         moments = self._trainer._reward.moments
         versions = {group.version for group in pipeline.groups}
         return JobState(
             pipeline=pipeline,
-            components=components,
+            components=self._score.to_json(groups),
+            teacher_rows=[] if self._distillation is None else self._distillation.to_json(groups),
             moments=None if moments is None else moments.to_json(versions=versions),
         )
 
