@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites cluster-runs e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release rehearsal rehearsal-short tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
+.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo distil smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites cluster-runs e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release rehearsal rehearsal-short tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -105,6 +105,9 @@ smollm2-model: setup-trainer
 
 expressions: setup-dev setup-server setup-trainer ## Train a tiny policy by a checker that runs what it writes, hostile code too (minutes)
 	@PYTHONPATH=examples/quickstart $(TRAINER)/bin/python examples/expressions/run.py --out $(WORK)/expressions --rewardpool $(DEV)/bin/rewardpool
+
+distil: setup-dev setup-server smollm2-model ## Distil SmolLM2-135M-Instruct into a smaller student, and kill a teacher half way (20 minutes)
+	@PYTHONPATH=examples/quickstart:examples/smollm2 $(TRAINER)/bin/python examples/distil/run.py --out $(WORK)/distil --rewardpool $(DEV)/bin/rewardpool
 
 CRD       := rewardpool.dev_rewardpools.yaml
 CRD_FILES := crds/$(CRD) charts/rewardpool/files/$(CRD)

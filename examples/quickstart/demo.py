@@ -109,9 +109,9 @@ def running(argv: list[str | Path], *, env: Mapping[str, str], log: Path) -> Ite
             process.wait(DRAIN_SECONDS)
 
 
-def read_pool(env: Mapping[str, str]) -> RewardPool | None:
+def read_pool(env: Mapping[str, str], *, name: str = NAME) -> RewardPool | None:
     """Return the pool's object as its supervisor last wrote it, or None while there is no supervisor or no object."""
-    folder = pool_dir(env, NAMESPACE, NAME)
+    folder = pool_dir(env, NAMESPACE, name)
     state = folder / names.STATE_FILE
     if not state.is_file() or not is_supervised(folder):
         return None
@@ -145,9 +145,9 @@ def wait_until_ready(process: subprocess.Popen[bytes], *, env: Mapping[str, str]
     raise DemoError(f"the pool is not ready after {READY_SECONDS} s; its log {log} ends with:\n{tail(log)}")
 
 
-def kill_one_worker(env: Mapping[str, str]) -> str | None:
+def kill_one_worker(env: Mapping[str, str], *, name: str = NAME) -> str | None:
     """End a ready worker with all its processes, as a lost node would; returns its name, None where none is ready."""
-    pool = read_pool(env)
+    pool = read_pool(env, name=name)
     for worker in pool.status.workers if pool else []:
         if worker.phase != "Ready" or worker.pid is None:
             continue

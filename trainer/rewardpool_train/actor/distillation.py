@@ -119,7 +119,7 @@ def open_teachers(config: DistillationConfig, *, policy: Path, prompts: Iterable
 
 
 class NoReward:
-    """The reward of a job that only has teachers: it has no parts, and is asked for no rating."""
+    """The reward of a job that only has teachers: it has no parts, and rates nothing."""
 
     names: tuple[str, ...] = ()
     moments = None
@@ -130,15 +130,15 @@ class NoReward:
         """Do nothing."""
 
     def submit(self, episode: Episode) -> "concurrent.futures.Future[Rating]":
-        raise AssertionError("a job without a reward asks for no rating")
+        raise AssertionError("a job without a reward requests no ratings")
 
     def submit_group(self, episodes: Sequence[Episode]) -> "concurrent.futures.Future[list[Rating]]":
-        raise AssertionError("a job without a reward asks for no rating")
+        raise AssertionError("a job without a reward requests no ratings")
 
     def submit_settled(
         self, episodes: Sequence[Episode], ratings: Sequence[Rating]
     ) -> "concurrent.futures.Future[list[Rating]]":
-        raise AssertionError("a job without a reward asks for no rating")
+        raise AssertionError("a job without a reward requests no ratings")
 
     def requests(self, *, members: int) -> Mapping[str, int]:
         return {}

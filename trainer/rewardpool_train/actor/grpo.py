@@ -87,7 +87,7 @@ def token_losses(
         advantages: float32 (B,); or (B, R), one per token, if steps have rewards.
         mask: bool (B, R), True at response tokens; other values have no influence.
         reference: Log-probabilities under the reference policy, float32 (B, R); required if `objective.kl` is not 0.
-        teacher_divergence: Of each token from a teacher, see `top_divergence`; required if `objective.distillation` is
+        teacher_divergence: Divergence of each token from a teacher, see `top_divergence`; required if `objective.distillation` is
             not 0.
     """
     ratio = _ratio(log_probs - proximal, mask, objective.ratio)
@@ -139,8 +139,8 @@ def top_divergence(log_probs: torch.Tensor, teacher: torch.Tensor) -> torch.Tens
     the whole distributions (data processing inequality).
 
     Args:
-        log_probs: Of k different tokens under the trained policy, float32 (B, R, k).
-        teacher: Of the same tokens under the teacher, float32 (B, R, k).
+        log_probs: Log-probabilities of k different tokens under the trained policy, float32 (B, R, k).
+        teacher: Those of the same tokens under the teacher, float32 (B, R, k).
     """
     # Rounding may leave a remainder of 0 or less.
     rest, teacher_rest = ((1 - one.exp().sum(dim=-1)).clamp(min=LEAST_REST) for one in (log_probs, teacher))

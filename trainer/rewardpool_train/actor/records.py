@@ -93,7 +93,7 @@ class StepFigures:
         components: Known raw scores of the groups' rollouts, by part.
         staleness: Staleness of each group, in versions.
         updates: Updates; none for a mini-batch without any score.
-        teacher_gaps: Of each response, the sum of log pi_teacher - log pi over its tokens, and their number.
+        teacher_gaps: Sum of log pi_teacher - log pi over each response's tokens, and their number.
         exposed_seconds: Time of waiting for scores, on the slowest rank.
         update_seconds: Time of training and publishing.
         score_wait: Waiting for scores, on this rank.

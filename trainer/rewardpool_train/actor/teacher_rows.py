@@ -12,9 +12,9 @@ class TeacherRows:
     """A teacher's log-probabilities at the R tokens of a response.
 
     Attributes:
-        log_probs: Of the tokens themselves, float32 (R,).
+        log_probs: Those of the tokens themselves, float32 (R,).
         top_ids: The teacher's most likely tokens, int64 (R, k); k is 0 without `top_k`.
-        top_log_probs: Of those, float32 (R, k).
+        top_log_probs: Their log-probabilities, float32 (R, k).
     """
 
     log_probs: torch.Tensor

@@ -51,7 +51,7 @@ class Forward:
         """Return `log_probs`, and those of further tokens at each position.
 
         Args:
-            ids: Of each rollout, int64 (response tokens, k).
+            ids: The tokens for each rollout, int64 (response tokens, k).
 
         Returns:
             float32 (B, R) and (B, R, k); padding holds noise.
