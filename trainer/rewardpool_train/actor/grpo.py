@@ -87,8 +87,8 @@ def token_losses(
         advantages: float32 (B,); or (B, R), one per token, if steps have rewards.
         mask: bool (B, R), True at response tokens; other values have no influence.
         reference: Log-probabilities under the reference policy, float32 (B, R); required if `objective.kl` is not 0.
-        teacher_divergence: Divergence of each token from a teacher, see `top_divergence`; required if `objective.distillation` is
-            not 0.
+        teacher_divergence: Divergence of each token from a teacher, see `top_divergence`; required if
+            `objective.distillation` is not 0.
     """
     ratio = _ratio(log_probs - proximal, mask, objective.ratio)
     importance = _ratio(proximal - behaviour, mask, objective.ratio)
