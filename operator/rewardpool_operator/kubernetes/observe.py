@@ -160,7 +160,10 @@ def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
     return replace(
         _snapshot(pool, objects, revision=pool.status.current_revision),
         routers=tuple(readable("pods", objects.pods_of(names.COMPONENT_ROUTER), pods.router_of, name=_name_of)),
-        workers=tuple(readable("pods", objects.pods_of(names.COMPONENT_WORKER), pods.worker_of, name=_name_of)),
+        workers=tuple(
+            _without_words(worker)
+            for worker in readable("pods", objects.pods_of(names.COMPONENT_WORKER), pods.worker_of, name=_name_of)
+        ),
     )
 
 
@@ -194,6 +197,14 @@ def _without_keys(worker: Worker, keys: Keys) -> Worker:
     if failure is not None:
         failure = replace(failure, message=without_secrets(failure.message, keys.all))
     return replace(worker, failure=failure, no_score=no_score and without_secrets(no_score, keys.all))
+
+
+def _without_words(worker: Worker) -> Worker:
+    """The worker without its last words: while no key is known, none can be left out of them."""
+    if worker.failure is None:
+        return worker
+    message = "its last words are not quoted while the pool's keys cannot be read"
+    return replace(worker, failure=replace(worker.failure, message=message))
 
 
 def _sensible(found: tuple[Object, ...], read: Callable[[Object], object]) -> tuple[Object, ...]:

@@ -13,7 +13,7 @@ from rewardpool_control.snapshot import RegisteredWorker, Router, Snapshot
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN
-from rewardpool_operator.kubernetes.observe import Observer
+from rewardpool_operator.kubernetes.observe import Observer, snapshot_without_routers
 from rewardpool_operator.kubernetes.polls import probes, reading
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import ProbeResult
@@ -138,3 +138,12 @@ async def test_the_last_words_of_users_code_tell_no_key(watched: Watched) -> Non
     (worker,) = (await watched.look(pod)).workers
     assert worker.failure is not None
     assert "Traceback: keys [key] and [key]" in worker.failure.message
+
+
+def test_the_last_words_of_users_code_are_not_quoted_while_no_key_is_known() -> None:
+    pool = a_pool()
+    pod = a_pod(started=False, state={"terminated": {"exitCode": 1, "message": f"Traceback: key {KEYS.pool}"}})
+    objects = Objects(pool=pool.model_dump(mode="json", by_alias=True), pods=(pod,))
+    (worker,) = snapshot_without_routers(pool, objects).workers
+    assert worker.failure is not None
+    assert worker.failure.message == "its last words are not quoted while the pool's keys cannot be read"
