@@ -429,6 +429,23 @@ def test_a_pod_template_that_overrides_rewardpools_own_is_told_by_name_until_it_
     cluster.kubectl("delete", "rewardpool", "overrides")
 
 
+@pytest.mark.parametrize("labels", [{}, {names.LABEL_POOL: "planted"}], ids=["unlabelled", "labelled"])
+def test_a_key_that_somebody_else_made_is_neither_taken_nor_mounted(cluster: Cluster, labels: dict[str, str]) -> None:
+    secret = names.key_secret("planted")
+    metadata = {"name": secret, "labels": labels}
+    planted = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {names.SECRET_KEY: "theirs"}}
+    cluster.kubectl("create", "-f", "-", data=json.dumps(planted))
+    cluster.apply("planted", replicas=0)
+    cluster.eventually(lambda: degraded(cluster, "planted") == "NameTaken", seconds=20, what="it is told")
+    assert secret in cluster.condition("planted", "Degraded")["message"]
+    assert cluster.all("deployment", f"{names.LABEL_POOL}=planted") == []
+    assert key(cluster, secret) == "theirs"
+    cluster.kubectl("delete", "secret", secret)
+    cluster.eventually(lambda: key(cluster, secret) not in ("", "theirs"), seconds=20, what="it has a key of its own")
+    cluster.kubectl("delete", "rewardpool", "planted")
+    cluster.eventually(lambda: cluster.get("secret", secret) is None, seconds=20, what="its key goes with it")
+
+
 def test_a_worker_that_cannot_start_is_told_with_its_last_words(cluster: Cluster) -> None:
     cluster.apply("broken", model={"source": "python://no_such_module:score", "type": "Function"})
     cluster.eventually(
