@@ -1,13 +1,14 @@
-"""An operator that dies, is upgraded, or has no API server to talk to."""
+"""An operator that dies, hangs, is upgraded, serves the page, or has no API server to talk to."""
 
 import json
 import time
 import urllib.request
 from base64 import b64decode
+from functools import partial
 
 from cluster.folders import REPOSITORY
 from faults import manifests
-from faults.pods import kill_and_settle
+from faults.pods import HUNG_SECONDS, hang, kill_and_settle, restarted
 from faults.stage import Stage
 from installation import CHART, IMAGE, NAMESPACE
 from overlay import chart_image
@@ -24,16 +25,61 @@ CATCH_UP_SECONDS = 180.0
 """Kubernetes' own controllers wait up to a minute between two looks for an API server that was away."""
 TAKEOVER_SECONDS = 15.0
 LEASE = "rewardpool"
+PAGE_SECONDS = 60.0
+VIEWER = "viewer"
+"""The account of somebody who looks at the page, by Kubernetes' role `view`."""
 NEXT_IMAGE = "localhost/rewardpool:e2e-next"
 """The same program with other mounted files, as of a later release."""
+
+_SIGN_IN = """
+import json, sys, urllib.request
+
+def call(path, headers, body=None):
+    request = urllib.request.Request("http://127.0.0.1:8083" + path, body, headers)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+token = json.dumps({"token": sys.stdin.read().strip()}).encode()
+session = call("/api/session", {"Content-Type": "application/json"}, token)["session"]
+print(json.dumps(call("/api/pools", {"X-RewardPool-Session": session})))
+"""
+"""Runs in a front, whose page takes no token over plain HTTP by another name than localhost."""
 
 
 def kill_the_operator(stage: Stage) -> str:
     """`kill -9` of the acting operator: serving does not notice, and another one acts within 15 s."""
     stage.shape(workers=2, routers=2)
     holder = lease_holder(stage)
-    victim = next(pod for pod in operators(stage) if holder.startswith(pod["metadata"]["name"]))
-    stage.kill(victim)
+    stage.kill(acting(stage, holder))
+    seconds = taken_over(stage, holder)
+    stage.settle()
+    return f"taken over after {seconds:.1f} s"
+
+
+def hang_the_operator(stage: Stage) -> str:
+    """The acting operator hangs: another one acts within 15 s, and its kubelet starts it again, but not its front."""
+    stage.shape(workers=2, routers=2)
+    holder = lease_holder(stage)
+    hung = acting(stage, holder)
+    with hang(stage, hung):
+        seconds = taken_over(stage, holder)
+        again = restarted(stage, hung, deadline_seconds=HUNG_SECONDS)
+    stage.installation.wait()
+    stage.settle()
+    return f"taken over after {seconds:.1f} s, started again {again:.0f} s later"
+
+
+def acting(stage: Stage, holder: str) -> Object:
+    """The pod of the operator that holds the Lease."""
+    return next(pod for pod in operators(stage) if holder.startswith(pod["metadata"]["name"]))
+
+
+def taken_over(stage: Stage, holder: str) -> float:
+    """Wait until another operator acts, also on a change; return the seconds until it has the Lease.
+
+    Raises:
+        StoryError: They are more than were promised.
+    """
     seconds = stage.until(
         lambda: lease_holder(stage) not in ("", holder), what="another operator acts", deadline_seconds=60
     )
@@ -41,8 +87,40 @@ def kill_the_operator(stage: Stage) -> str:
     stage.until(lambda: len(stage.pods("worker")) == 3, what="it acts on a change", deadline_seconds=10)
     if seconds > TAKEOVER_SECONDS:
         raise StoryError(f"another operator acted after {seconds:.1f} s, more than {TAKEOVER_SECONDS:.0f} s")
+    return seconds
+
+
+def switch_the_page_on(stage: Stage) -> str:
+    """`helm upgrade` with the page: at each front a token shows the pools that it may list, and no others."""
+    stage.shape(workers=2, routers=2)
+    stage.kubectl("create", "serviceaccount", VIEWER)
+    who = f"--serviceaccount={manifests.NAMESPACE}:{VIEWER}"
+    stage.kubectl("create", "rolebinding", VIEWER, "--clusterrole=view", who)
+    stage.installation.install(manifests.chart_values(page={"enabled": True}))
+    wanted = {VIEWER: [f"{manifests.NAMESPACE}/{manifests.POOL}"], manifests.ACCOUNT: []}
+
+    def shows(pod: Object) -> bool:
+        return {account: shown(stage, pod, account) for account in wanted} == wanted
+
+    try:
+        stage.installation.wait()
+        fronts = operators(stage)
+        for pod in fronts:
+            what = f"the page shows {wanted}"
+            stage.until(partial(shows, pod), what=what, deadline_seconds=PAGE_SECONDS)
+    finally:
+        stage.installation.install(manifests.chart_values())
+        stage.installation.wait()
     stage.settle()
-    return f"taken over after {seconds:.1f} s"
+    return f"at {len(fronts)} fronts"
+
+
+def shown(stage: Stage, pod: Object, account: str) -> list[str]:
+    """The pools that the front of an operator's pod shows to a token of a ServiceAccount."""
+    token = stage.kubectl("create", "token", account)
+    run = ["exec", "--stdin", pod["metadata"]["name"], "--container=front", "--", "python3", "-c", _SIGN_IN]
+    said = stage.cluster.kubectl(f"--namespace={NAMESPACE}", *run, input=token)
+    return [pool["key"] for pool in json.loads(said)["pools"]]
 
 
 def upgrade_the_chart(stage: Stage) -> str:
@@ -82,10 +160,10 @@ def upgrade_the_image(stage: Stage) -> None:
         stage.settle()
         # Until the new release says so, the one before may have acted, which proves nothing.
         stage.until(lambda: offers(stage, NEXT_IMAGE), what="the new release offers its image", deadline_seconds=60)
-        _, restarted = workers.popitem()
-        kill_and_settle(stage, restarted, "worker")
+        _, again = workers.popitem()
+        kill_and_settle(stage, again)
         now = {pod["metadata"]["uid"] for pod in stage.pods("worker")}
-        if not {*workers, restarted["metadata"]["uid"]} <= now:
+        if not {*workers, again["metadata"]["uid"]} <= now:
             raise StoryError("workers were replaced by an operator with other files and another default image")
     finally:
         stage.installation.install(manifests.chart_values())
@@ -158,4 +236,4 @@ def listed(router: Object, key: str) -> int | None:
         return None
 
 
-FAULTS = (kill_the_operator, upgrade_the_chart, api_server_away)
+FAULTS = (kill_the_operator, hang_the_operator, switch_the_page_on, upgrade_the_chart, api_server_away)

@@ -33,14 +33,16 @@ FAULTS: Sequence[Fault] = (
     *operators.FAULTS,
 )
 LONG: Sequence[Fault] = (
+    workers.hang_a_worker,
     rollouts.new_args_under_a_used_up_quota,
     rollouts.broken_image,
     objects.delete_owned_objects,
     partial.secrets_refused,
+    operators.hang_the_operator,
     operators.upgrade_the_chart,
     operators.api_server_away,
 )
-"""Those that `make e2e` leaves out for their length: the operator's tests on a control plane do the same to it."""
+"""Those that `make e2e` leaves out for their length: but for what hangs, tests on a control plane do the same."""
 RATE = 40.0
 """Samples per second: two or so are at work at any time, and a busy machine of two cores keeps up."""
 AFTER_SECONDS = 1.0

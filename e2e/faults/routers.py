@@ -73,7 +73,7 @@ def kill_the_only_router(stage: Stage) -> str:
     """The only router's process dies with requests in it: they are sent again when it is back and has its workers."""
     stage.shape(workers=2, routers=1)
     (victim,) = stage.pods("router")
-    return kill_and_settle(stage, victim, "router")
+    return kill_and_settle(stage, victim)
 
 
 def empty_a_routers_list(stage: Stage) -> str:

@@ -1,6 +1,6 @@
 """Workers that go: by a smaller size, by hand, by a crash."""
 
-from faults.pods import delete_and_settle, kill_and_settle
+from faults.pods import HUNG_SECONDS, delete_and_settle, hang, kill_and_settle, restarted
 from faults.stage import Stage
 
 
@@ -21,7 +21,16 @@ def delete_a_worker(stage: Stage) -> str:
 def kill_a_worker(stage: Stage) -> str:
     """A worker's process dies with requests in it: they are scored by another one."""
     stage.shape(workers=2, routers=2)
-    return kill_and_settle(stage, stage.pods("worker")[0], "worker")
+    return kill_and_settle(stage, stage.pods("worker")[0])
 
 
-FAULTS = (scale_down, delete_a_worker, kill_a_worker)
+def hang_a_worker(stage: Stage) -> str:
+    """A worker hangs with requests in it: they are scored by another one, and its kubelet starts it again."""
+    stage.shape(workers=2, routers=2)
+    hung = stage.pods("worker")[0]
+    with hang(stage, hung):
+        seconds = restarted(stage, hung, deadline_seconds=HUNG_SECONDS)
+    return f"started again after {seconds:.0f} s, whole {stage.settle():.1f} s later"
+
+
+FAULTS = (scale_down, delete_a_worker, kill_a_worker, hang_a_worker)
