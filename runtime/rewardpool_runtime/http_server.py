@@ -50,7 +50,7 @@ OF_CALLERS: Final = (HttpProcessingError, ClientPayloadError, web.RequestPayload
 """Exceptions that callers cause by what is no HTTP/1, or by hanging up."""
 
 
-class Runner(web.AppRunner):
+class Runner(web.AppRunner):  # noqa: TID251 - the one that is meant
     """Serves an application; the arguments are those of `web.AppRunner`, `head_seconds` is for tests."""
 
     def __init__(self, app: web.Application, *, head_seconds: float = HEAD_SECONDS, **given: Any) -> None:
