@@ -5,6 +5,7 @@ import json
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
@@ -43,14 +44,15 @@ def rehearse(parts: Collection[str], *, short: bool) -> int:
         if "cluster" in parts:
             found, report["cluster"] = in_cluster.rows(packages, jobs, scratch, say=timed_lines())
             rows += found
-    report |= {"pythons": pythons, "matrix": [row.report() for row in rows]}
+    results = Counter(python["result"] for python in pythons)
+    report |= {"pythons": pythons, "python_results": results, "matrix": [row.report() for row in rows]}
     report |= {"seconds": round(time.monotonic() - began, 1)}
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(json.dumps(report, indent=2) + "\n")
     for python in pythons:
-        print(f"Python {python['python']}: {python.get('not_here') or python.get('failed') or 'scored'}")
+        print(f"Python {python['python']}: {': '.join(filter(None, (python['result'], python.get('why'))))}")
     print(f"{lines(rows)}\nfigures: {REPORT.relative_to(REPOSITORY)}; {report['seconds']} s")
-    return 0 if all(row.passed for row in rows) and not any("failed" in python for python in pythons) else 1
+    return 0 if all(row.passed for row in rows) and not results["failed"] else 1
 
 
 def main() -> int:

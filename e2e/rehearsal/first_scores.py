@@ -33,17 +33,18 @@ def interpreter(version: str) -> str:
 
 
 def first_scores(url: str, version: str, folder: Path, pythons: Iterable[str]) -> list[dict[str, Any]]:
-    """Install and score on each; what cannot be had or does not pass is said in its row."""
+    """Install and score on each; a row's `result` is `scored`, `failed`, or `not had` where there is no such Python."""
     rows: list[dict[str, Any]] = []
     for python in pythons:
         steps = Steps()
         row: dict[str, Any] = {"python": python}
         try:
             row |= _first_score(Index(url, steps), version, folder / f"python-{python}", interpreter(python))
+            row |= {"result": "scored"}
         except LookupError as error:
-            row |= {"not_here": str(error)}
+            row |= {"result": "not had", "why": str(error)}
         except StoryError as error:
-            row |= {"failed": str(error)[-1000:]}
+            row |= {"result": "failed", "why": str(error)[-1000:]}
         row |= {"seconds": round(sum(steps.seconds.values()), 1)}
         rows.append(row)
     return rows

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from cluster import binaries
 from cluster.choose import open_cluster
 from cluster.contract import Cluster
 from cluster.folders import STATE
@@ -87,16 +88,16 @@ class Upgrade:
     def play(self) -> tuple[list[Row], dict[str, Any]]:
         """All of it; raises `StoryError` where something does not come true."""
         stage, now, later = self._stage, self._packages.now, self._packages.later
-        stage.open(workers=2, routers=2)
+        stage.open(workers=2, routers=2, chart=chart_of(self._packages.tree))
         stage.change({"engine": {"image": None}, "router": {"image": None}})
         stage.settle()
         jobs = {now: TrafficLog(STATE / "traffic"), later: self._later_job()}
-        chart = self._packages.later_tree / "charts" / "rewardpool"
         with self._during("nothing", now):
             time.sleep(STEADY_SECONDS)
         self._note("before")
         with self._during("helm upgrade", later):
-            stage.installation.install(manifests.chart_values(image=chart_image(LATER_IMAGE)), chart=chart)
+            values = manifests.chart_values(image=chart_image(LATER_IMAGE))
+            stage.installation.install(values, chart=chart_of(self._packages.later_tree))
             self._until_routers_run(LATER_IMAGE)
         self._note("upgraded")
         self._said["renamed_field"] = self._refused_field()
@@ -174,13 +175,14 @@ class Upgrade:
     def _rewardpool(self, version: str, *words: str) -> None:
         done = self._run(version, *words)
         if done.returncode:
-            raise StoryError(f"rewardpool {' '.join(words)} of {version}: {done.stdout}{done.stderr}")
+            raise StoryError(f"kubectl rewardpool {' '.join(words)} of {version}: {done.stdout}{done.stderr}")
 
     def _run(self, version: str, *words: str) -> subprocess.CompletedProcess[str]:
         programs = self._clients[version] / "bin"
         variables = user_environment(os.environ, programs=programs, state=self._scratch / "no-pools")
         variables |= {"KUBECONFIG": str(self._stage.cluster.kubeconfig)}
-        command: list[str | Path] = [programs / "rewardpool", *words]
+        # As a plugin: kubectl finds the wheel's program on the PATH.
+        command: list[str | Path] = [binaries.ensure("kubectl")["kubectl"], "rewardpool", *words]
         return subprocess.run(
             command, env=variables, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
         )
@@ -191,6 +193,11 @@ class Upgrade:
         except ClusterError as error:
             return str(error)[-300:]
         raise StoryError(f"the later CRD takes spec.router.{RENAMED}, which it does not have")
+
+
+def chart_of(tree: Path) -> Path:
+    """The chart of an unpacked source archive."""
+    return tree / "charts" / "rewardpool"
 
 
 def images(stage: Stage, component: str) -> set[str]:

@@ -23,8 +23,10 @@ class Packages:
     """What the index serves."""
     now: str
     later: str
+    tree: Path
+    """This version's source archive, unpacked, with its chart."""
     later_tree: Path
-    """The later version's sources, with its chart."""
+    """The later version's."""
     megabytes: dict[str, float]
     """By file name."""
 
@@ -33,14 +35,20 @@ def build(steps: Steps, scratch: Path) -> Packages:
     """Build this tree's package, and the later version's from the source archive of it."""
     folder = scratch / "packages"
     archive, wheel = built(steps, folder)
-    with tarfile.open(archive) as packed:
-        packed.extractall(scratch / "later", filter="data")
-    [tree] = (scratch / "later").iterdir()
+    tree, later_tree = unpacked(archive, scratch / "now"), unpacked(archive, scratch / "later")
     now = wheel.name.split("-")[1]
-    later = make_later(tree, now)
-    steps.run(f"build {later}, made up", UV, "build", "--quiet", "--wheel", "--out-dir", folder, cwd=tree)
+    later = make_later(later_tree, now)
+    steps.run(f"build {later}, made up", UV, "build", "--quiet", "--wheel", "--out-dir", folder, cwd=later_tree)
     sizes = {path.name: round(path.stat().st_size / 1e6, 2) for path in sorted(folder.glob("rewardpool-*"))}
-    return Packages(folder=folder, now=now, later=later, later_tree=tree, megabytes=sizes)
+    return Packages(folder=folder, now=now, later=later, tree=tree, later_tree=later_tree, megabytes=sizes)
+
+
+def unpacked(archive: Path, folder: Path) -> Path:
+    """The sources of an archive, in a folder that this makes."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    [tree] = folder.iterdir()
+    return tree
 
 
 @contextmanager

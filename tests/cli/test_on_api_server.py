@@ -178,6 +178,10 @@ def explained(machine: Machine, pool: str) -> list[dict[str, Any]]:
     return found
 
 
+def test_kubectl_runs_it_as_a_plugin_and_its_help_says_so(machine: Machine) -> None:
+    assert "Usage: kubectl rewardpool [OPTIONS] COMMAND" in machine.says("--help")
+
+
 def test_kubectl_finds_the_plugin(machine: Machine) -> None:
     machine.pool("found", SERVING)
     assert "found" in machine.plane.kubectl("get", "rewardpools", "-n", NAMESPACE)

@@ -8,6 +8,7 @@ import pytest
 
 from cluster.folders import REPOSITORY
 from faults.tally import Tally, TrafficLog
+from rehearsal.first_scores import first_scores, this_python
 from rehearsal.later_version import CRD, RENAMED, RENAMED_TO, later, make_later
 from rehearsal.streams import Change, Changes, Row
 from release.versions import stated_versions
@@ -84,3 +85,14 @@ def test_what_is_lost_between_two_changes_is_lost_by_the_first(tmp_path: Path) -
     upgrade, restart = changes.rows("1.0.0", TrafficLog(tmp_path))
     assert (upgrade.tally.samples, upgrade.tally.failed, upgrade.replaced) == (5, 1, 1)
     assert (restart.tally.samples, restart.tally.failed, restart.replaced) == (3, 0, 2)
+
+
+def test_a_python_that_is_missing_is_not_had_and_has_not_scored(tmp_path: Path) -> None:
+    [row] = first_scores("http://127.0.0.1:1/simple/", "1.0.0", tmp_path, ["3.2"])
+    assert (row["python"], row["result"]) == ("3.2", "not had")
+    assert "3.2" in row["why"]
+
+
+def test_a_python_without_the_package_has_failed(tmp_path: Path) -> None:
+    [row] = first_scores("http://127.0.0.1:1/simple/", "0.0.0", tmp_path, [this_python()])
+    assert row["result"] == "failed"
