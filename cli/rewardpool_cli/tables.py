@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rewardpool_api import Condition, RewardPool, names
+from rewardpool_api.costs import CostStatus
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.reasons import NOTHING_WANTED
 from rewardpool_api.status import DemandStatus, ScalingDecision
@@ -52,7 +53,7 @@ def processes_of(pool: RewardPool) -> list[Process]:
 def pool_screen(
     pool: RewardPool, processes: Sequence[Process], *, where: str, now: datetime | None = None
 ) -> RenderableType:
-    """One pool: some lines, its workers and routers, what jobs announce, its conditions."""
+    """One pool: some lines, its workers and routers, what jobs announce and cost, its conditions."""
     status = pool.status
     parts: list[RenderableType] = [_headline(pool, where)]
     if status.rollout is not None and status.rollout.stable_revision not in (None, status.current_revision):
@@ -60,7 +61,9 @@ def pool_screen(
     if status.first_score is not None:
         parts.append(Text(first_score_line(status.first_score)))
     parts += ["", _process_table(processes)] if processes else []
-    parts += ["", _demand_table(status.demands, now or datetime.now(UTC))] if status.demands else []
+    now = now or datetime.now(UTC)
+    parts += ["", _demand_table(status.demands, now)] if status.demands else []
+    parts += ["", _cost_table(status.costs, now)] if status.costs is not None else []
     return Group(*parts, "", _condition_table(status.conditions))
 
 
@@ -120,6 +123,17 @@ def _demand_table(demands: Sequence[DemandStatus], now: datetime) -> Table:
             str(demand.replicas) if demand.state == "Live" else "",
             Text(demand.message),
         )
+    return table
+
+
+def _cost_table(costs: CostStatus, now: datetime) -> Table:
+    table = _table("cost")
+    table.add_column("samples", justify="right")
+    table.add_column("GPU-hours", justify="right")
+    seconds = max(0.0, (now - costs.until).total_seconds())
+    for share in costs.shares():
+        samples = "" if share.samples is None else str(share.samples)
+        table.add_row(Text(share.name), samples, f"{(share.gpu_seconds + share.gpus * seconds) / 3600:.2f}")
     return table
 
 

@@ -24,6 +24,7 @@ Paths = Mapping[str, Any]
 _OF_SCALING: Final = ("reason", "idleSince", "quietSince", "unannounced", "window", "serviceRate", "bursts")
 _FIGURES: Final[Paths] = {
     "load": None,
+    "costs": None,
     "scaling": dict.fromkeys((*_OF_SCALING, "recommendedReplicas")),
     "demands": dict.fromkeys(("phase", "samples", "nextBurst", "replicas", "scoreWait", "message")),
 }

@@ -64,6 +64,8 @@ class Demand(ApiModel):
     """The trainer does nothing but wait for scores."""
     score_wait: Annotated[float, Field(ge=0, le=1)] | None = None
     """Share of its latest step in which it did so; None where it does not know."""
+    scored: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    """Samples that were scored for it since it began to announce; None where it does not count them."""
     samples_per_request: Annotated[float, Field(ge=1, le=MOST_PER_REQUEST, allow_inf_nan=False)] | None = None
     """Mean of the requests that it has in flight, for routers count requests and replicas work on samples. None: one each."""
 

@@ -20,6 +20,7 @@ from typing import Annotated, Final, Literal, get_args
 from pydantic import Field
 
 from rewardpool_api.certificate import MOST_WORDS
+from rewardpool_api.costs import CostStatus
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.quantities import Count, Duration, Generation, MeasuredRate, Time
 from rewardpool_api.rules import ApiModel
@@ -418,6 +419,8 @@ class RewardPoolStatus(ApiModel):
     """Autoscaler's last decision, and what the next one is made from."""
     demands: Annotated[list[DemandStatus], Field(max_length=32)] = []
     """What each training job announced, and what the pool made of it."""
+    costs: CostStatus | None = None
+    """GPU-seconds of the pool and of each job; absent for a pool without GPUs."""
     first_score: FirstScoreStatus | None = None
     """How long the last request that found the pool at zero waited for its score, and for what; absent until there was one."""
     rollout: RolloutStatus | None = None

@@ -1,8 +1,8 @@
 """Metrics of the operator and its pools, for Prometheus.
 
-The gauges of a pool are made at each scrape (`pool_metrics.py`), and a pool that is forgotten is gone with all of its
-series. Labels are bounded by what there is: pools, and words of fixed lists. Nothing about single workers, requests or
-samples is exposed here; routers and engines have metrics of their own.
+The gauges and costs of a pool are made at each scrape (`pool_metrics.py`), and a pool that is forgotten is gone with
+all of its series. Labels are bounded by what there is: pools, at most 32 jobs of each, and words of fixed lists.
+Nothing about single workers or requests is exposed here; routers and engines have metrics of their own.
 
 Names follow https://prometheus.io/docs/practices/naming/; docs/reference-status.md lists them.
 """

@@ -4,9 +4,10 @@ So no series can outlive what it is about: a revision, a limit, a pool.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from rewardpool_api import RewardPool, RewardPoolStatus
@@ -19,13 +20,23 @@ Samples = Iterable[tuple[tuple[str, ...], float]]
 """Values of the labels beside those of the pool, and the figure."""
 Read = Callable[[RewardPool, RewardPoolStatus], Samples]
 
-_GAUGES: Final[dict[str, tuple[str, tuple[str, ...], Read]]] = {}
-"""Name -> meaning, labels beside those of the pool, and what it says of a pool."""
+Family = GaugeMetricFamily | CounterMetricFamily
+
+_FAMILIES: Final[dict[str, tuple[type[Family], str, tuple[str, ...], Read]]] = {}
+"""Name -> kind, meaning, labels beside those of the pool, and what it says of a pool; a counter's without `_total`."""
 
 
 def _gauge(name: str, meaning: str, *labels: str) -> Callable[[Read], Read]:
     def added(read: Read) -> Read:
-        _GAUGES[name] = (meaning, labels, read)
+        _FAMILIES[name] = (GaugeMetricFamily, meaning, labels, read)
+        return read
+
+    return added
+
+
+def _counter(name: str, meaning: str, *labels: str) -> Callable[[Read], Read]:
+    def added(read: Read) -> Read:
+        _FAMILIES[name.removesuffix("_total")] = (CounterMetricFamily, meaning, labels, read)
         return read
 
     return added
@@ -118,6 +129,29 @@ def _first_score(_: RewardPool, status: RewardPoolStatus) -> Samples:
     return (((part,), seconds) for part, seconds in first.parts) if first and first.waits_for is None else ()
 
 
+@_counter("rewardpool_pool_gpu_seconds_total", "GPU-seconds of the pool's workers. No series without GPUs.")
+def _gpu_seconds(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    return (((), status.costs.total(datetime.now(UTC))),) if status.costs else ()
+
+
+@_counter(
+    "rewardpool_job_gpu_seconds_total",
+    "The pool's GPU-seconds by training job, minutes later; `_idle`: without requests, `_other`: of other callers.",
+    "job",
+)
+def _job_gpu_seconds(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    if (costs := status.costs) is not None:
+        yield from (((job.job,), job.gpu_seconds) for job in costs.jobs)
+        yield ("_other",), costs.other_gpu_seconds
+        # A pool at rest does not count anew at every pass.
+        yield ("_idle",), costs.idle_gpu_seconds + (costs.held(datetime.now(UTC)) if costs.window is None else 0.0)
+
+
+@_counter("rewardpool_job_samples_total", "Samples scored for the training job, by its announcements.", "job")
+def _job_samples(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    return (((job.job,), job.samples) for job in status.costs.jobs) if status.costs else ()
+
+
 @_gauge(
     FAILING,
     "Unix time since which a step of the pool's passes fails, and the reason. No series while none does.",
@@ -130,11 +164,11 @@ def _failing(_: RewardPool, __: RewardPoolStatus) -> Samples:
 
 def samples_of(pool: RewardPool, status: RewardPoolStatus) -> Mapping[str, Samples]:
     """Return what is shown of a pool with this status, by family, and no more: a thousand pools are kept."""
-    return {name: tuple(read(pool, status)) for name, (_, _, read) in _GAUGES.items()}
+    return {name: tuple(read(pool, status)) for name, (_, _, _, read) in _FAMILIES.items()}
 
 
 class PoolCollector(Collector):
-    """The gauges of all pools, made anew at each scrape."""
+    """The families of all pools, made anew at each scrape."""
 
     def __init__(self) -> None:
         self.pools: dict[tuple[str, str], Mapping[str, Samples]] = {}
@@ -142,11 +176,11 @@ class PoolCollector(Collector):
         self.failing: dict[tuple[str, str], Sequence[tuple[str, str, float]]] = {}
         """Namespace and name -> steps that fail, why, and the Unix time since when."""
 
-    def describe(self) -> tuple[GaugeMetricFamily, ...]:
+    def describe(self) -> tuple[Family, ...]:
         """The families, without a series."""
         return tuple(
-            GaugeMetricFamily(name, meaning, labels=(*POOL_LABELS, *labels))
-            for name, (meaning, labels, _) in _GAUGES.items()
+            kind(name, meaning, labels=(*POOL_LABELS, *labels))
+            for name, (kind, meaning, labels, _) in _FAMILIES.items()
         )
 
     def collect(self) -> Iterable[Metric]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus
+from rewardpool_api.costs import Share
 from rewardpool_api.reasons import NOTHING_WANTED
 from rewardpool_api.status import DemandStatus, ScalingDecision
 from rewardpool_page.history import Remembered, Sample, Traffic
@@ -162,6 +163,10 @@ class Detail:
     more_workers: int
     """That are not shown."""
     jobs: tuple[Job, ...]
+    costs: tuple[Share, ...]
+    costs_since: float | None
+    """Unix time in seconds; None for a pool without GPUs."""
+    costs_until: float | None
     rollout: Rollout | None
     download: Download | None
     conditions: tuple[Fact, ...]
@@ -210,6 +215,9 @@ def detail_of(seen: Seen, remembered: Remembered) -> Detail:
         workers=tuple(Replica(**vars(worker), tone=_phase_tone(worker)) for worker in shown[:MAX_WORKERS]),
         more_workers=max(0, len(shown) - MAX_WORKERS),
         jobs=tuple(_job(demand) for demand in status.demands),
+        costs=tuple(status.costs.shares()) if status.costs else (),
+        costs_since=status.costs.since.timestamp() if status.costs else None,
+        costs_until=status.costs.until.timestamp() if status.costs else None,
         rollout=_rollout(status),
         download=_download(status),
         conditions=tuple(_fact(condition) for condition in status.conditions),

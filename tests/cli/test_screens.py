@@ -1,6 +1,6 @@
 """What commands show, as text."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.console import Console
@@ -8,6 +8,7 @@ from support.decide_builders import a_pool
 from support.kube_builders import a_pod
 
 from rewardpool_api import RewardPoolStatus, names
+from rewardpool_api.costs import CostStatus, JobCost
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.status import DemandStatus, ScalingDecision
 from rewardpool_cli import tables
@@ -114,6 +115,15 @@ def test_what_jobs_announce_is_a_line_each():
         ["grpo", "Live", "Update,", "stalled", "4096", "in", "40s", "4"],
         ["demand-rm-x", "Ignored", "it", "is", "[/]no", "JSON"],
     ]
+
+
+def test_gpu_hours_are_a_line_for_each_job_and_for_the_rest_up_to_now():
+    jobs = [JobCost(job="grpo", gpu_seconds=5400, samples=8192)]
+    costs = CostStatus(since=NOW, until=NOW - timedelta(hours=1), gpus=2, idle_gpu_seconds=1800, jobs=jobs)
+    pool = a_pool(status().model_copy(update={"costs": costs}))
+    lines = text_of(tables.pool_screen(pool, [], where="in the cluster", now=NOW)).splitlines()
+    shown = [line.split() for line in lines if line.startswith(("grpo", "(idle)"))]
+    assert shown == [["grpo", "8192", "1.50"], ["(idle)", "2.50"]]
 
 
 @pytest.mark.parametrize(

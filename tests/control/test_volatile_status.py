@@ -53,6 +53,7 @@ def change(after: dict[str, Any]) -> Change:
         changed(scaling={"bursts": [{"begun": TIME, "replicas": 9}]}),
         changed(demands=[{**BEFORE["demands"][0], "phase": "Update", "samples": 65, "nextBurst": TIME}]),
         changed(firstScore={"since": TIME, "seconds": 2.0, "waitsFor": "Load"}),
+        changed(costs={"since": TIME, "until": TIME, "gpus": 2}),
     ],
 )
 def test_figures_are_no_news(after: dict[str, Any]) -> None:

@@ -1,13 +1,14 @@
 """What Prometheus is told, read from the exposition as Prometheus reads it."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.decide_builders import a_pool
 
 from rewardpool_api import RewardPoolStatus
+from rewardpool_api.costs import CostStatus, JobCost
 from rewardpool_api.first_score import FirstScoreParts, FirstScoreStatus
 from rewardpool_api.status import DemandStatus, LoadStatus, ScalingStatus, ServiceRateStatus, WorkerStart
 from rewardpool_operator.metrics import Metrics
@@ -60,6 +61,25 @@ def test_missing_metrics_are_no_series_and_not_zero(metrics):
     metrics.record_pool(a_pool(), status())
     metrics.record_pool(a_pool(), status(load=False))
     assert value(metrics, "rewardpool_pool_requests", **KEY, state="waiting") is None
+
+
+def test_gpu_seconds_of_jobs_and_of_none_add_up_to_the_pool_s(metrics):
+    now = datetime.now(UTC)
+    jobs = [JobCost(job="a", gpu_seconds=30, samples=3), JobCost(job="b", gpu_seconds=10, samples=1)]
+    costs = CostStatus(since=now, until=now - timedelta(hours=1), gpus=2, other_gpu_seconds=5, jobs=jobs)
+    metrics.record_pool(a_pool(), RewardPoolStatus(costs=costs))
+    seconds = {
+        job: value(metrics, "rewardpool_job_gpu_seconds_total", **KEY, job=job) for job in ("a", "b", "_other", "_idle")
+    }
+    assert (seconds["a"], seconds["b"], seconds["_other"]) == (30, 10, 5)
+    assert seconds["_idle"] >= 7200
+    assert sum(seconds.values()) == pytest.approx(value(metrics, "rewardpool_pool_gpu_seconds_total", **KEY), rel=0.01)
+    assert value(metrics, "rewardpool_job_samples_total", **KEY, job="a") == 3
+
+
+def test_a_pool_without_gpus_has_no_series_of_costs(metrics):
+    metrics.record_pool(a_pool(), RewardPoolStatus())
+    assert [sample for sample in of_pools(metrics) if "gpu_seconds" in sample.name] == []
 
 
 MEASURED = {

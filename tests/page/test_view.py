@@ -124,6 +124,19 @@ def test_the_desired_size_is_the_status_s_before_the_first_sample_and_sampled_fr
     assert steps == [(NOW - 100, 1), (NOW + 7, 4), (NOW + 20, 2)]
 
 
+def test_gpu_seconds_are_shown_by_job_and_what_no_job_used_after_them() -> None:
+    time = rfc3339(NOW)
+    jobs = [{"job": "a", "gpuSeconds": 10.0, "samples": 5}, {"job": "b", "gpuSeconds": 30.0, "samples": 9}]
+    costs = {"since": rfc3339(NOW - 60), "until": time, "gpus": 4, "idleGpuSeconds": 20.0, "jobs": jobs}
+    shown = detail(costs=costs)
+    assert [(one.name, one.gpu_seconds, one.samples, one.gpus) for one in shown.costs] == [
+        ("b", 30.0, 9, 0),
+        ("a", 10.0, 5, 0),
+        ("(idle)", 20.0, None, 4),
+    ]
+    assert (shown.costs_since, shown.costs_until) == (NOW - 60, NOW)
+
+
 async def test_the_scripted_pools_have_five_states() -> None:
     source = ScriptedSource(NOW)
     shown = [detail_of(one, History().of(one.pool.key)).summary for one in await source.look(counted=True)]

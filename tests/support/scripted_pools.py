@@ -208,6 +208,18 @@ class ScriptedSource:
                 },
                 {"job": "grpo-6", "state": "Lapsed", "message": "not renewed for 45 s"},
             ],
+            "costs": {
+                "since": rfc3339(now - 36 * 3600),
+                "until": rfc3339(now),
+                "gpus": desired,
+                "jobs": [
+                    {"job": "grpo-6", "gpuSeconds": 151_200.0, "samples": 688_128},
+                    {"job": "grpo-7", "gpuSeconds": 243_720.0, "samples": 1_110_016},
+                    {"job": "rloo-ablation-3", "gpuSeconds": 49_680.0, "samples": 225_280},
+                ],
+                "otherGpuSeconds": 2_160.0,
+                "idleGpuSeconds": 88_200.0,
+            },
             "rollout": {"targetRevision": "7f3b91c2", "stableRevision": "7f3b91c2"},
         }
         workers = [

@@ -57,11 +57,12 @@ async def test_a_job_of_two_ranks_is_announced_once_from_its_loading_to_its_end(
             if job.returncode is None:
                 job.kill()
     assert job.returncode == 0
-    assert heard[0] == Demand(job=JOB, phase="Starting", samples=16)
+    assert heard[0] == Demand(job=JOB, phase="Starting", samples=16, scored=0)
     last = announced(folder)
     assert last is not None
     assert last.score_wait is not None
-    assert last.model_copy(update={"score_wait": None}) == Demand(job=JOB, phase="Ended")
+    assert last.scored
+    assert last.model_copy(update={"score_wait": None, "scored": None}) == Demand(job=JOB, phase="Ended")
     assert {demand.phase for demand in heard} >= {"Starting", "Rollout"}
     assert {demand.samples for demand in heard if demand.phase != "Ended"} == {16}
     assert [file.name for file in demand_file(folder).parent.iterdir()] == [f"{JOB}.json"]

@@ -14,6 +14,7 @@
                     disruption.py        how many a node's drain may not take
     6. what to say  status.py            all of it -> status; conditions.py -> its conditions; events.py -> what is news
                     first_score.py       what the first request at a pool at zero waits for
+                    costs.py             GPU-seconds and samples of each job
 
 Each step is a function of the snapshot and of the steps before it; none has a clock or a client. The memory from one
 pass to the next is the object's status and the draining marks on the workers, so a restarted operator goes on where it

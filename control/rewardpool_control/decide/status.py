@@ -5,6 +5,7 @@ from rewardpool_api.status import MAX_PARKED_NAMES, AuthStatus, LoadStatus
 from rewardpool_control.autoscaler.recommend import Recommendation
 from rewardpool_control.decide.agreement import Agreement
 from rewardpool_control.decide.conditions import Facts, conditions_of
+from rewardpool_control.decide.costs import costs
 from rewardpool_control.decide.drain import Drain
 from rewardpool_control.decide.events import events_of
 from rewardpool_control.decide.first_score import first_score
@@ -64,6 +65,7 @@ def status_and_events(
         conditions=conditions_of(facts),
         scaling=scaling,
         demands=recommendation.demands,
+        costs=costs(snapshot),
         first_score=first_score(snapshot, load=load, desired=scaling.desired, leaving=leaving),
         rollout=rollout.memory,
         sleep=sleeping.status,

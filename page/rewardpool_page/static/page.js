@@ -246,6 +246,7 @@ function show() {
   part("why", pool.sizing, why);
   part("workers", [pool.workers, pool.more_workers, pool.logs, pool.workers_hidden], () => workers(pool));
   part("jobs", pool.jobs, jobs);
+  part("costs", [pool.costs, pool.costs_since, Math.floor(now() / 60)], () => costs(pool));
   part("rollout", [pool.rollout, pool.download], () => rollout(pool));
   part("conditions", pool.conditions, conditions);
   part("changes", pool.changes, changes);
@@ -258,7 +259,7 @@ function layOut(key) {
   clearInterval(logTimer);
   logTimer = null;
   main.className = chosen() ? "with-pool" : "";
-  const parts = ["chart", "why", "workers", "jobs", "rollout", "changes", "conditions", "log"];
+  const parts = ["chart", "why", "workers", "jobs", "costs", "rollout", "changes", "conditions", "log"];
   main.replaceChildren(
     h("nav", { id: "list", "aria-label": "Pools" }),
     h("article", { id: "pool" },
@@ -376,6 +377,16 @@ function jobs(found) {
   const titles = ["Job", "State", "Phase", { name: "Samples a burst", number: true }, { name: "Next burst", number: true },
     { name: "Replicas for it", number: true }, { name: "Step waits for scores", number: true }, { name: "", class: "wide" }];
   return [h("h2", {}, plural(found.length, "job")), table(titles, rows)];
+}
+
+function costs(pool) {
+  if (pool.costs.length === 0) return [];
+  const hours = (part) => (part.gpu_seconds + part.gpus * Math.max(0, now() - pool.costs_until)) / HOUR;
+  const total = pool.costs.reduce((sum, part) => sum + hours(part), 0);
+  const rows = pool.costs.map((part) => ({ cells: [part.name, part.samples === null ? "–" : count(part.samples), hours(part).toFixed(2),
+    total === 0 ? "–" : `${Math.round(100 * hours(part) / total)} %`] }));
+  const titles = ["Cost", { name: "Samples scored", number: true }, { name: "GPU-hours", number: true }, { name: "Share", number: true }];
+  return [h("h2", {}, `${total.toFixed(2)} GPU-hours in ${duration(now() - pool.costs_since)}`), table(titles, rows)];
 }
 
 function until(at) {

@@ -50,7 +50,7 @@ async def test_the_phases_of_a_loop_are_announced_as_they_begin(folder: Path) ->
             await eventually(lambda: phase(folder) == "Rollout")
             demand.update()
             await eventually(lambda: phase(folder) == "Update")
-        assert announced(folder) == Demand(job=JOB, phase="Ended")
+        assert announced(folder) == Demand(job=JOB, phase="Ended", scored=0)
 
 
 async def test_only_the_jobs_own_user_can_read_it(folder: Path) -> None:
@@ -87,6 +87,15 @@ async def test_the_share_of_the_latest_step_is_announced_once_there_is_one(folde
                 pass
             waits.lap()
             assert demand.now().score_wait == 0.5
+
+
+async def test_the_samples_scored_since_the_announcing_began_are_announced(folder: Path) -> None:
+    async with Pool(CONFIG) as pool:
+        pool._counters.scored = 7
+        with pool.demand(ranks=2, samples=16) as demand:
+            assert demand.now().scored == 0
+            pool._counters.scored = 10
+            assert demand.now().scored == 2 * 3
 
 
 async def test_the_report_has_the_job_and_its_renewals(folder: Path) -> None:

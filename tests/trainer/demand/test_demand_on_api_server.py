@@ -126,7 +126,7 @@ async def test_a_job_is_a_lease_that_belongs_to_the_pool(plane: ControlPlane, ui
             found = await lease(plane)
         ended = await lease(plane)
     metadata, spec = found["metadata"], found["spec"]
-    assert demand_in(found) == Demand(job="grpo-7", phase="Rollout", samples=1024)
+    assert demand_in(found) == Demand(job="grpo-7", phase="Rollout", samples=1024, scored=0)
     assert [(owner["kind"], owner["uid"]) for owner in metadata["ownerReferences"]] == [("RewardPool", uid)]
     assert metadata["labels"] == {"rewardpool.dev/pool": "skywork", "rewardpool.dev/component": "demand"}
     assert [(fields["manager"], fields["operation"]) for fields in metadata["managedFields"]] == [

@@ -155,7 +155,7 @@ class Pool:
         """
         if self._demand.is_announcing:
             raise RuntimeError("this pool's demand is announced already; end that one first")
-        plan = Plan(samples=samples, steps=steps, every_seconds=every_seconds)
+        plan, before = Plan(samples=samples, steps=steps, every_seconds=every_seconds), self._counters.scored
         self._demand = announced_demand(
             self._config,
             lambda: self.endpoint,
@@ -164,6 +164,7 @@ class Pool:
             ranks=ranks,
             samples_per_request=lambda: self._counters.samples_per_request,
             score_wait=self._score_wait,
+            scored=lambda: self._counters.scored - before,
         )
         return self._demand
 

@@ -46,6 +46,7 @@ class JobDemand:
         *,
         samples_per_request: Callable[[], float] = lambda: 1.0,
         score_wait: Callable[[], float | None] = lambda: None,
+        scored: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Prepare; nothing is announced before `announce`."""
         self.job = job
@@ -53,6 +54,7 @@ class JobDemand:
         self._cadence = cadence
         self._samples_per_request = samples_per_request
         self._score_wait = score_wait
+        self._scored = scored
         self._clock = time.monotonic
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
         self._came: deque[float] = deque()
@@ -135,6 +137,7 @@ class JobDemand:
         known = {
             "samples_per_request": mean if mean > 1 else None,
             "score_wait": None if share is None else round(share, 3),
+            "scored": self._scored(),
         }
         return demand.model_copy(update=known)
 
@@ -199,10 +202,12 @@ def announced_demand(
     environ: Mapping[str, str] | None = None,
     samples_per_request: Callable[[], float] = lambda: 1.0,
     score_wait: Callable[[], float | None] = lambda: None,
+    scored: Callable[[], int] = lambda: 0,
 ) -> JobDemand:
     """Make a job's demand and announce it, where that is wanted, possible and this process's part.
 
-    `samples_per_request` says what the requests in flight have in them, and `score_wait` the latest step's share.
+    `samples_per_request` says what the requests in flight have in them, `score_wait` the latest step's share, and
+    `scored` how many samples of this process have scores; every rank is taken to have as many.
 
     Raises:
         ConfigError: An environment variable is wrong.
@@ -225,6 +230,7 @@ def announced_demand(
         Cadence(job, plan, sees_all=ranks == 1),
         samples_per_request=samples_per_request,
         score_wait=score_wait,
+        scored=lambda: ranks * scored(),
     )
     demand.announce(Announcer(writer, demand.now), ended=lambda: give_name_back(job, where=where))
     log.info("announcing the demand of job %s to reward pool %s, by %s", job, endpoint().pool, writer)
