@@ -13,13 +13,13 @@ from support.browser import browser, serving_scripted_pools
 
 POOL = "rl/helpfulness"
 PICTURES = {
-    "page-light": {"width": 1440, "height": 1180},
-    "page-dark": {"width": 1440, "height": 1180, "dark": True},
+    "page-light": {"width": 1440, "height": 1350},
+    "page-dark": {"width": 1440, "height": 1350, "dark": True},
     "page-phone": {"width": 412, "height": 1400},
 }
 """Name -> how it is taken, in CSS pixels; of a machine."""
 OF_CLUSTER = {
-    "page-cluster": {"width": 1440, "height": 1180},
+    "page-cluster": {"width": 1440, "height": 1350},
 }
 
 

@@ -127,7 +127,7 @@ def _demand_table(demands: Sequence[DemandStatus], now: datetime) -> Table:
 
 
 def _cost_table(costs: CostStatus, now: datetime) -> Table:
-    table = _table("cost")
+    table = _table("job")
     table.add_column("samples", justify="right")
     table.add_column("GPU-hours", justify="right")
     seconds = max(0.0, (now - costs.until).total_seconds())

@@ -385,7 +385,7 @@ function costs(pool) {
   const total = pool.costs.reduce((sum, part) => sum + hours(part), 0);
   const rows = pool.costs.map((part) => ({ cells: [part.name, part.samples === null ? "–" : count(part.samples), hours(part).toFixed(2),
     total === 0 ? "–" : `${Math.round(100 * hours(part) / total)} %`] }));
-  const titles = ["Cost", { name: "Samples scored", number: true }, { name: "GPU-hours", number: true }, { name: "Share", number: true }];
+  const titles = ["Job", { name: "Samples scored", number: true }, { name: "GPU-hours", number: true }, { name: "Share", number: true }];
   return [h("h2", {}, `${total.toFixed(2)} GPU-hours in ${duration(now() - pool.costs_since)}`), table(titles, rows)];
 }
 
