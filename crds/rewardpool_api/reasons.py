@@ -127,8 +127,14 @@ class ConditionReason(_Reason):
     MODEL_NOT_FOUND = "ModelNotFound", "There is no model where spec.model.source points, or it is refused."
     FUNCTION_NOT_FOUND = (
         "FunctionNotFound",
-        "There is no such module as spec.model.source names, or it has no such function. No other attempt would change"
-        " that: a rollout fails at once, and `rewardpool up` refuses or gives up.",
+        "There is no such module as spec.model.source names, or no such function in it, or its git repository lacks the"
+        " commit or folder. No other attempt would change that: a rollout fails at once, and `rewardpool up` refuses or"
+        " gives up.",
+    )
+    FUNCTION_NOT_FETCHED = (
+        "FunctionNotFetched",
+        "The git repository with the function cannot be read: its host does not answer or wants credentials, or the"
+        " image has no git; the message has which. It is tried again, with growing pauses.",
     )
     FUNCTION_NOT_LOADABLE = (
         "FunctionNotLoadable",

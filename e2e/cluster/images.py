@@ -1,6 +1,6 @@
 """Container images without Docker: buildah builds them, and archives carry them.
 
-`base_image()` is a Debian with Python made by debootstrap, standing in for `python:3.x-slim` where no container
+`base_image()` is a Debian with Python and git made by debootstrap, standing in for `python:3.x` where no container
 registry is reachable; it is made once and kept in the cache. `build()` builds a container file that starts with
 `ARG BASE` and `FROM ${BASE}` on it. pip inside a build sees the host's pip settings and certificates, lent for the
 build and not part of the image.
@@ -24,12 +24,12 @@ from cluster.packages import BASE_IMAGE_PACKAGES, NODE_PACKAGES, require
 from cluster.processes import ClusterError, output_of
 from cluster.progress import Say
 
-BASE_TAG = "localhost/rewardpool-base:bookworm"
+BASE_TAG = "localhost/rewardpool-base:bookworm-git"
 PAUSE_TAG = "localhost/rewardpool-pause:1"
 
 _SUITE = "bookworm"
-_INCLUDED = ("python3", "python3-venv", "python3-pip", "ca-certificates", "libnuma1")
-"""libnuma1: vLLM for CPU, mounted into pods from the host, links to it."""
+_INCLUDED = ("python3", "python3-venv", "python3-pip", "ca-certificates", "git", "libnuma1")
+"""git: functions come from repositories. libnuma1: vLLM for CPU, mounted into pods from the host, links to it."""
 _BUILD_SECONDS = 900.0
 _PAUSE_SOURCE = Path(__file__).with_name("pause.c")
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
@@ -69,7 +69,7 @@ def base_image(*, say: Say) -> str:
             return BASE_TAG
         with tempfile.TemporaryDirectory(dir=CACHE / "images", prefix="base-") as folder:
             root = Path(folder) / "root"
-            say(f"making the base image: Debian {_SUITE} with Python (once, about a minute)")
+            say(f"making the base image: Debian {_SUITE} with Python and git (once, about a minute)")
             log = CACHE / "images" / "debootstrap.log"
             command = ["debootstrap", "--variant=minbase", f"--include={','.join(_INCLUDED)}", _SUITE, str(root)]
             _logged(command, log=log, what="debootstrap", say=say)

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any, Final
 
 import yaml
 
+from cluster.certificates import Authority
 from cluster.folders import REPOSITORY
 from cluster.node_files import GVISOR
+from cluster.processes import output_of
 from faults.manifests import ACCOUNT, asking_pod, requests
 from installation import IMAGE
 from overlay import chart_image
@@ -34,6 +37,9 @@ INDEX: Final = "index"
 INDEX_PORT: Final = 8000
 WHEEL: Final = "rewards-1.0-py3-none-any.whl"
 WHEEL_URL: Final = f"http://{INDEX}:{INDEX_PORT}/{WHEEL}"
+GIT: Final = "git"
+GIT_PORT: Final = 8443
+GIT_URL: Final = f"https://{GIT}:{GIT_PORT}/rewards"
 
 _EXAMPLE = REPOSITORY / "examples" / "function"
 _HERE = Path(__file__).parent
@@ -128,29 +134,48 @@ def write_function(folder: Path, *, version: int) -> None:
 
 def index(wheel: bytes) -> list[Manifest]:
     """A pod that has a wheel to be fetched, and its Service: `WHEEL_URL`."""
-    metadata = {"name": INDEX, "namespace": NAMESPACE, "labels": {"app": INDEX}}
+    command = ["python3", "-m", "http.server", str(INDEX_PORT), "--directory=/files"]
+    return _host(INDEX, command, INDEX_PORT, {WHEEL: wheel})
+
+
+def git_host(repository: bytes, authority: Authority) -> list[Manifest]:
+    """A pod that has a git repository to be fetched, given as a bundle, and its Service: `GIT_URL`."""
+    certificate, key = authority.issue(GIT, common_name=GIT, hosts=[GIT])
+    files = {
+        "bundle": repository,
+        "git_host.py": (REPOSITORY / "tests" / "support" / "git_host.py").read_bytes(),
+        **{file.name: file.read_bytes() for file in (certificate, key, authority.certificate)},
+    }
+    serve = f"python3 /files/git_host.py /tmp 0.0.0.0 {GIT_PORT} --certificate /files/git.crt --key /files/git.key"
+    command = ["sh", "-c", f"git clone --quiet --bare /files/bundle /tmp/rewards && exec {serve}"]
+    return _host(GIT, command, GIT_PORT, files)
+
+
+def _host(name: str, command: list[str], port: int, files: Mapping[str, bytes]) -> list[Manifest]:
+    """A pod that serves files, from /files, its Service, and the Secret that has them."""
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {"app": name}}
     container = {
-        "name": INDEX,
+        "name": name,
         "image": IMAGE,
-        "command": ["python3", "-m", "http.server", str(INDEX_PORT), "--directory=/wheels"],
-        "volumeMounts": [{"name": "wheels", "mountPath": "/wheels"}],
-        "readinessProbe": {"tcpSocket": {"port": INDEX_PORT}, "periodSeconds": 1},
+        "command": command,
+        "volumeMounts": [{"name": "files", "mountPath": "/files"}],
+        "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     spec = {
         "containers": [container],
-        "volumes": [{"name": "wheels", "configMap": {"name": INDEX}}],
+        "volumes": [{"name": "files", "secret": {"secretName": name}}],
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
     }
-    data = {WHEEL: base64.b64encode(wheel).decode()}
+    data = {file: base64.b64encode(content).decode() for file, content in files.items()}
     return [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data},
         {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
         {
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": metadata,
-            "spec": {"selector": {"app": INDEX}, "ports": [{"port": INDEX_PORT}]},
+            "spec": {"selector": {"app": name}, "ports": [{"port": port}]},
         },
     ]
 
@@ -178,6 +203,36 @@ def pool_of_wheel(digest: str) -> Manifest:
     made["metadata"] = {"name": "wheel", "namespace": NAMESPACE}
     (fetch,) = made["spec"]["worker"]["podTemplate"]["spec"]["initContainers"]
     fetch |= {"image": IMAGE, "args": [f"rewards @ {WHEEL_URL}#sha256={digest}"]}
+    return made
+
+
+def repository(folder: Path) -> tuple[bytes, str]:
+    """A git repository with the example's function in its folder `src`, as a bundle, and its commit."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "src").mkdir(parents=True)
+    shutil.copy(_EXAMPLE / "rewards.py", folder / "src")
+    git = ("git", "-C", folder, "-c", "user.name=e2e", "-c", "user.email=e2e@localhost")
+    output_of(*git, "init", "--quiet", "--initial-branch=main")
+    output_of(*git, "add", "src")
+    output_of(*git, "commit", "--quiet", "--message=A function")
+    output_of(*git, "bundle", "create", "--quiet", "bundle", "main")
+    return (folder / "bundle").read_bytes(), output_of(*git, "rev-parse", "main").strip()
+
+
+def pool_of_git(commit: str) -> Manifest:
+    """The example's pool of a function from git, which it fetches from `git_host`."""
+    made: Manifest = yaml.safe_load((_EXAMPLE / "git.yaml").read_text())
+    made["metadata"] = {"name": "git-function", "namespace": NAMESPACE}
+    template = made["spec"]["worker"]["podTemplate"]["spec"]
+    (fetch,) = template["initContainers"]
+    fetch |= {
+        "image": IMAGE,
+        "args": [GIT_URL, commit, "--path=src"],
+        "env": [{"name": "GIT_SSL_CAINFO", "value": "/authority/ca.crt"}],
+    }
+    fetch["volumeMounts"].append({"name": "authority", "mountPath": "/authority"})
+    certificate = {"secretName": GIT, "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    template["volumes"].append({"name": "authority", "secret": certificate})
     return made
 
 

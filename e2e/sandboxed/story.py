@@ -1,7 +1,8 @@
-"""The steps, in their order: hostile code and neighbours, an edited function, gVisor, no Landlock at all, a wheel."""
+"""The steps, in their order: hostile code and neighbours, an edited function, gVisor, no Landlock, fetched code."""
 
 import hashlib
 import json
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +10,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from autoscaling.pods import Asking
+from cluster.certificates import Authority
 from cluster.contract import NotPossibleError
 from control_loop.rollouts import Look
 from faults.stage import is_settled, settle
+from rewardpool_api.reasons import ConditionReason
 from sandboxed import alone, manifests
 from sandboxed.job import ANSWERS, ASKED
 from sandboxed.manifests import ISOLATED, JOBS, KEY_FILE, POOL, WORKERS
 from sandboxed.samples import SECRET, Asked, answers_in, by_code, control, count, hostile, neighbours, to_json
-from scene import Object, Scene, StoryError, condition, of_component
+from scene import Object, Scene, StoryError, condition
 
 ROUNDS: Final = 5
 """How often all hostile code is run."""
@@ -71,7 +74,12 @@ class Story:
         lost = self._end(beside) - len(found := answers_in(answers))
         report["edit"] |= by_code(found, announced=announced)
         report["neighbours"] = count(asked, found, lost=lost).report()
-        for name, step in (("gvisor", self.gvisor), ("conditions", self.conditions), ("wheel", self.wheel)):
+        for name, step in (
+            ("gvisor", self.gvisor),
+            ("conditions", self.conditions),
+            ("wheel", self.wheel),
+            ("git", self.git),
+        ):
             self._scene.say(f"sandboxed: {name}")
             report[name] = step()
             self._scene.say(f"  {report[name]}")
@@ -180,25 +188,41 @@ class Story:
     def wheel(self) -> dict[str, Any]:
         """A pool whose function is a wheel with the right hash serves; one with a wrong hash does not."""
         content = manifests.wheel()
-        self._scene.apply(*manifests.index(content))
-        ready = ["wait", f"pod/{manifests.INDEX}", "--for=condition=Ready", "--timeout=60s"]
+        self._host(manifests.INDEX, manifests.index(content))
+        right = manifests.pool_of_wheel(hashlib.sha256(content).hexdigest())
+        return self._fetched(right, manifests.pool_of_wheel("0" * 64), refused="HASH")
+
+    def git(self) -> dict[str, Any]:
+        """A pool whose function is in a git repository serves; one of a commit that is not there says so."""
+        bundle, commit = manifests.repository(self._folder / "repository")
+        with tempfile.TemporaryDirectory() as keys:
+            self._host(manifests.GIT, manifests.git_host(bundle, Authority(Path(keys))))
+        return self._fetched(
+            manifests.pool_of_git(commit), manifests.pool_of_git("0" * 40), refused=ConditionReason.FUNCTION_NOT_FOUND
+        )
+
+    def _host(self, name: str, objects: list[manifests.Manifest]) -> None:
+        self._scene.apply(*objects)
+        ready = ["wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s"]
         self._scene.kubectl(*ready, deadline_seconds=70)
-        digest = hashlib.sha256(content).hexdigest()
-        right, wrong = manifests.pool_of_wheel(digest), manifests.pool_of_wheel("0" * 64)
-        wrong["metadata"]["name"] = "tampered"
+
+    def _fetched(self, right: manifests.Manifest, wrong: manifests.Manifest, *, refused: str) -> dict[str, Any]:
+        """A pool that can fetch its function serves, and a condition of one that cannot says `refused`."""
+        name = right["metadata"]["name"]
+        wrong["metadata"]["name"] = other = f"not-{name}"
         self._scene.apply(right, wrong)
         seconds = self._scene.until(
-            lambda: condition(_pool(self._scene, "wheel"), "Serving").get("status") == "True",
-            what="the function of a wheel serves",
+            lambda: condition(_pool(self._scene, name), "Serving").get("status") == "True",
+            what=f"{name} serves",
             deadline_seconds=START_SECONDS,
         )
         self._scene.until(
-            lambda: "HASH" in _init_containers(self._scene.objects("pods"), "tampered"),
-            what="a wheel with another hash is refused",
+            lambda: refused in json.dumps(_pool(self._scene, other).get("status", {}).get("conditions")),
+            what=f"{other} says {refused}",
             deadline_seconds=START_SECONDS,
         )
-        said = condition(_pool(self._scene, "tampered"), "Serving")
-        return {"seconds": round(seconds, 1), "another_hash": f"{said['status']} {said['reason']}: {said['message']}"}
+        said = condition(_pool(self._scene, other), "Serving")
+        return {"seconds": round(seconds, 1), "refused": f"{said['status']} {said['reason']}: {said['message']}"}
 
     def close(self) -> None:
         """Remove all of it."""
@@ -244,12 +268,6 @@ class Story:
 def _pool(scene: Scene, name: str) -> Object:
     found: Object = json.loads(scene.kubectl("get", "rewardpool", name, "-o", "json"))
     return found
-
-
-def _init_containers(objects: list[Object], pool: str) -> str:
-    """All that is known of how the init containers of a pool's workers ended, in capitals."""
-    workers = of_component(objects, pool, "worker")
-    return json.dumps([pod["status"].get("initContainerStatuses") for pod in workers]).upper()
 
 
 def _rights(pod: Object) -> str:

@@ -72,3 +72,4 @@ def test_the_api_takes_the_pools(tmp_path: Path) -> None:
     assert (weak.spec.sandbox.on_missing, weak.spec.replicas) == ("Weaken", 1)
     assert load_manifest(yaml.safe_dump(manifests.without_landlock(pool, "silent", None))).spec.sandbox is None
     load_manifest(yaml.safe_dump(manifests.pool_of_wheel("0" * 64)))
+    load_manifest(yaml.safe_dump(manifests.pool_of_git("0" * 40)))

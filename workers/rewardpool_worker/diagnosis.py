@@ -10,11 +10,12 @@ import signal
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from rewardpool_api.reasons import DOWNLOAD_REASONS
+from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
 
 Reason = Literal[
     "PortInUse",
     "FunctionNotFound",
+    "FunctionNotFetched",
     "FunctionNotLoadable",
     "FunctionRaises",
     "SandboxUnavailable",
@@ -226,8 +227,9 @@ def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Di
     return Diagnosis("EngineExited", ended if not kept else f"{ended}: {_last_error(lines)}", kept)
 
 
-_DOWNLOAD = re.compile(rf"(?P<reason>{'|'.join(sorted(DOWNLOAD_REASONS))}): (?P<message>.+)")
-"""The last line of a download that failed, in front of an engine of one machine."""
+_FETCH_REASONS = DOWNLOAD_REASONS | {ConditionReason.FUNCTION_NOT_FOUND, ConditionReason.FUNCTION_NOT_FETCHED}
+_DOWNLOAD = re.compile(rf"(?P<reason>{'|'.join(sorted(_FETCH_REASONS))}): (?P<message>.+)")
+"""The last line of what failed to fetch a model in front of an engine of one machine, or a function's code in a pod."""
 _KILLS_ITSELF = re.compile(r"It usually means (the|one) child failed")
 """What SGLang prints before it kills all of its processes, itself among them, because one of them failed."""
 

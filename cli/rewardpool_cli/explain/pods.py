@@ -17,6 +17,7 @@ CAUSE_OF_REASON: Final[dict[str, Cause]] = {
     ConditionReason.IMAGE_PULL: Cause.IMAGE,
     ConditionReason.MODEL_NOT_FOUND: Cause.MODEL_NOT_FOUND,
     ConditionReason.FUNCTION_NOT_FOUND: Cause.FUNCTION,
+    ConditionReason.FUNCTION_NOT_FETCHED: Cause.FUNCTION,
     ConditionReason.FUNCTION_NOT_LOADABLE: Cause.FUNCTION,
     ConditionReason.FUNCTION_RAISES: Cause.FUNCTION,
     ConditionReason.SANDBOX_UNAVAILABLE: Cause.NO_SANDBOX,

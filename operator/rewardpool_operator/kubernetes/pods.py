@@ -78,7 +78,7 @@ def worker_of(pod: Object, *, warning: str | None = None) -> Worker:
         deleting=is_deleting(pod),
         disruption_target=_disruption_target(pod),
         unschedulable=_unschedulable(pod),
-        failure=lost or failure_of(status, warning=warning),
+        failure=lost or failure_of(status, warning=warning) or _initialising_failure(pod),
         restarts=count_of(status.get("restartCount", 0)) or 0,
     )
 
@@ -208,6 +208,13 @@ def failure_of(status: Mapping[str, Any], *, warning: str | None = None) -> Fail
     if reason and reason not in _STARTING_REASONS:
         return _failure(ConditionReason.POD_NOT_STARTING, f"{reason}: {message}" if message else reason)
     return None
+
+
+def _initialising_failure(pod: Object) -> Failure | None:
+    """Return why a container fails that has to end before the worker starts, such as one that fetches its function."""
+    statuses = pod.get("status", {}).get("initContainerStatuses") or []
+    left = [status for status in statuses if not has_ended_well(status.get("state", {}))]
+    return next((failure for status in left if (failure := failure_of(status)) is not None), None)
 
 
 def _failure(reason: str, message: str) -> Failure:

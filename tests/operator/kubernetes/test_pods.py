@@ -113,6 +113,25 @@ def test_a_container_that_cannot_be_made_is_told(waiting: dict[str, str], reason
     assert waiting["message"] in told[1]
 
 
+def test_a_container_that_fails_before_the_worker_starts_is_told() -> None:
+    pod = a_pod(started=False, state={"waiting": {"reason": "PodInitializing"}})
+    message = "git: x\nFunctionNotFound: there is no commit 0123"
+    failed = {"terminated": {"exitCode": 1, "message": message}}
+    pod["status"]["initContainerStatuses"] = [
+        {"name": "code", "state": BACKING_OFF, "lastState": failed},
+    ]
+    found = pods.worker_of(pod).failure
+    assert found is not None
+    assert (found.reason, "there is no commit 0123" in found.message) == ("FunctionNotFound", True)
+
+
+def test_an_earlier_failure_of_a_container_that_ended_well_is_no_news() -> None:
+    pod = a_pod(started=False)
+    done = {"name": "code", "state": {"terminated": {"exitCode": 0}}, "lastState": EXITED}
+    pod["status"]["initContainerStatuses"] = [done]
+    assert pods.worker_of(pod).failure is None
+
+
 SAID = st.one_of(
     st.text(max_size=300),
     st.text(st.characters(categories=["Cs", "Cc", "Cf"]), max_size=300),
