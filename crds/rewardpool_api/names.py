@@ -68,6 +68,9 @@ ANNOTATION_FOLDERS: Final = f"{GROUP}/folders"
 ANNOTATION_CODE: Final = f"{GROUP}/code"
 """On a pool of one machine: digest of its function's code; another one is another revision."""
 
+ANNOTATION_RUNTIME: Final = f"{GROUP}/runtime"
+"""On a worker pod's template: spec.sandbox.runtime. Its Deployment makes no pods; SandboxClaims that it owns do."""
+
 REVISION_PARTS: Final = ("model", "engine", "worker", "sandbox")
 """The parts of a spec that a revision is made of."""
 
@@ -131,6 +134,8 @@ ENV_MONITORING_NAMESPACES: Final = "REWARDPOOL_MONITORING_NAMESPACES"
 """`NAMESPACE,…` whose pods may read metrics of workers and routers."""
 ENV_POOL_DEFAULTS: Final = "REWARDPOOL_POOL_DEFAULTS"
 """What the pods of all pools have unless the pool says otherwise, as JSON."""
+ENV_AGENT_SANDBOX: Final = "REWARDPOOL_AGENT_SANDBOX"
+"""`true` where the operator may watch and make SandboxClaims."""
 
 DOWNLOAD_PATH: Final = "/rewardpool/download"
 """How far a worker's download is, served by its init container on the worker's port."""
@@ -144,7 +149,8 @@ ROUTER_LIMIT: Final = "spec.router.requestTimeoutSeconds"
 """What decides how long a router waits for a worker's answer."""
 SandboxNetwork = Literal["Pod", "None"]
 OnMissing = Literal["Refuse", "Weaken"]
-"""Both of spec.sandbox; here, since a function's worker starts in less time without pydantic."""
+SandboxRuntime = Literal["AgentSandbox"]
+"""All of spec.sandbox; here, since a function's worker starts in less time without pydantic."""
 FUNCTION_LIMIT: Final = "spec.sandbox.cpuSeconds plus spec.sandbox.idleSeconds"
 """What decides how long a function's call may take at a worker."""
 WORKERS_METRICS_PATH: Final = "/engine_metrics"

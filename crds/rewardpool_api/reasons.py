@@ -153,6 +153,11 @@ class ConditionReason(_Reason):
         " message has what is missing. No other attempt there would change that: a rollout fails at once, and"
         " `rewardpool up` gives up.",
     )
+    NO_AGENT_SANDBOX = (
+        "NoAgentSandbox",
+        "spec.sandbox.runtime is AgentSandbox, and the operator can make no SandboxClaims: the message says what to"
+        " install or to set. Nothing of the pool changes meanwhile.",
+    )
     NO_ACCELERATOR = (
         "NoAccelerator",
         "The engine finds no accelerator where it runs. Where spec.worker.gpus is 0, no other attempt would change"

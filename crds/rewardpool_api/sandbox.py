@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from rewardpool_api.names import OnMissing, SandboxNetwork
+from rewardpool_api.names import OnMissing, SandboxNetwork, SandboxRuntime
 from rewardpool_api.rules import ApiModel
 
 CallSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
@@ -24,6 +24,8 @@ _UNITS: Final = {
 class SandboxSpec(ApiModel):
     """What each call of a function may use, and what the function's processes may reach."""
 
+    runtime: SandboxRuntime | None = None
+    """AgentSandbox: each replica is a sandbox of agent-sandbox, held by one SandboxClaim. On Kubernetes, where agent-sandbox is installed and the chart's agentSandbox.enabled is true. Default: a pod of a Deployment."""
     cpu_seconds: CallSeconds = 30.0
     """Processor time of one call, in seconds, with that of the processes that it starts. More is the policy's fault."""
     idle_seconds: CallSeconds = 30.0

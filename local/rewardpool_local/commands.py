@@ -29,6 +29,7 @@ from rewardpool_local.machine import (
     NotStartableError,
     check,
     check_gpus,
+    check_runtime,
     check_variables,
     folders_of,
     server_python,
@@ -174,6 +175,7 @@ def hand_over(
             f" everybody: `rewardpool down {pool.key}` first"
         )
     check_variables(pool)
+    check_runtime(pool)
     _check_gpus_of_running(pool, folder)
     _ask(folder, pool, code)
     return Up(folder, pool)

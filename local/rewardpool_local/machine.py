@@ -76,6 +76,7 @@ def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> 
             `with_code` looks for.
     """
     check_variables(pool)
+    check_runtime(pool)
     _check_model(pool)
     if pool.spec.router.tls is not None:
         raise NotStartableError(
@@ -133,6 +134,18 @@ def unheeded(pool: RewardPool) -> tuple[str, ...]:
             " replica sees the same GPUs"
         )
     return tuple(found)
+
+
+def check_runtime(pool: RewardPool) -> None:
+    """Find out whether replicas can be what the manifest wants of them.
+
+    Raises:
+        NotStartableError: they are to be sandboxes of a cluster.
+    """
+    if pool.spec.sandbox is not None and pool.spec.sandbox.runtime is not None:
+        raise NotStartableError(
+            f"spec.sandbox.runtime {pool.spec.sandbox.runtime} needs Kubernetes: leave it out for processes of your own"
+        )
 
 
 def check_variables(pool: RewardPool) -> None:

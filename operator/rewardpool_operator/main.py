@@ -169,6 +169,7 @@ async def serve(settings: Settings) -> None:
             namespaces=namespaces,
             acting=acting,
             concurrent_upgrades=settings.concurrent_upgrades,
+            agent_sandbox=os.environ.get(names.ENV_AGENT_SANDBOX) == "true",
         )
         if leadership is not None:
             stack.push_async_callback(leadership.release)

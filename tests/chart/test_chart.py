@@ -329,6 +329,14 @@ def test_the_operators_role_is_what_its_code_uses(render: Render) -> None:
     assert granted(one(render(), "ClusterRole")["rules"]) == granted(permissions.RULES)
 
 
+def test_with_agent_sandbox_the_operator_may_make_claims_and_is_told_so(render: Render) -> None:
+    objects = render(agentSandbox={"enabled": True})
+    rights = granted(permissions.RULES) | granted(permissions.SANDBOX_RULES)
+    assert granted(one(objects, "ClusterRole")["rules"]) == rights
+    assert {"name": names.ENV_AGENT_SANDBOX, "value": "true"} in operator_container(objects)["env"]
+    assert names.ENV_AGENT_SANDBOX not in {item["name"] for item in operator_container(render())["env"]}
+
+
 TRAINERS = {"namespace": "rl", "pools": ["a", "b"], "serviceAccounts": [{"namespace": "rl", "name": "trainer"}]}
 
 

@@ -73,6 +73,11 @@ def here(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> LocalMachine
             id="a variable from a Secret",
         ),
         pytest.param(
+            {"sandbox": {"runtime": "AgentSandbox"}},
+            "spec.sandbox.runtime AgentSandbox needs Kubernetes: leave it out",
+            id="sandboxes without a cluster",
+        ),
+        pytest.param(
             {"model": {"source": "python://absent:length", "type": "Function"}},
             "spec.model.source: there is no module absent",
             id="a module that is not there",

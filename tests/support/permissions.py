@@ -42,6 +42,13 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 """Rules of a ClusterRole, or of a Role in every served namespace."""
 
+SANDBOX_RULES: Final[tuple[Rule, ...]] = (
+    _rule("extensions.agents.x-k8s.io", "sandboxclaims", "list", "watch", "create", "delete"),
+    _rule("extensions.agents.x-k8s.io", "sandboxtemplates", "get", "create"),
+    _rule("extensions.agents.x-k8s.io", "sandboxwarmpools", "get", "create"),
+)
+"""Rules beside these where pools may have their workers as sandboxes."""
+
 LEASE_RULES: Final[tuple[Rule, ...]] = (
     _rule("coordination.k8s.io", "leases", "create"),
     _rule("coordination.k8s.io", "leases", "get", "patch"),

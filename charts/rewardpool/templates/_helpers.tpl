@@ -112,6 +112,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [list, create, patch]
+{{- if .Values.agentSandbox.enabled }}
+- apiGroups: [extensions.agents.x-k8s.io]
+  resources: [sandboxclaims]
+  verbs: [list, watch, create, delete]
+- apiGroups: [extensions.agents.x-k8s.io]
+  resources: [sandboxtemplates, sandboxwarmpools]
+  verbs: [get, create]
+{{- end }}
 {{- end -}}
 
 {{- define "rewardpool.leaseRules" -}}

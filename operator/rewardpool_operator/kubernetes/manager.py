@@ -15,9 +15,11 @@ from typing import Any, Final
 
 import aiohttp
 
+from rewardpool_api import names
 from rewardpool_api.times import rfc3339
 from rewardpool_kube import resources
 from rewardpool_kube.client import Kube
+from rewardpool_operator.kubernetes.agent_sandbox import AgentSandbox
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.owned import WATCHED, selector_of
 from rewardpool_operator.kubernetes.cache.reflector import Reflector
@@ -64,6 +66,7 @@ class Manager:
         namespaces: Sequence[str] = (),
         acting: Callable[[], Acting] = lambda: Acting.FULL,
         concurrent_upgrades: int = 1,
+        agent_sandbox: bool = False,
     ) -> None:
         self.store = Store()
         self._kube = kube
@@ -89,6 +92,12 @@ class Manager:
             ready=self._changed,
             may_act=self._may_write,
         )
+        # Not among those that a namespace needs to be served: agent-sandbox may not be installed.
+        claims = {
+            namespace: self._reflector(resources.SANDBOX_CLAIMS, namespace, names.LABEL_POOL)
+            for namespace in (watched if agent_sandbox else ())
+        }
+        self._reflectors += claims.values()
         self._files = MountedFiles(
             kube, self.store, may_act=self._may_write, is_known=self._namespaces.is_known, gone=self._changed
         )
@@ -104,6 +113,7 @@ class Manager:
             budgets=self._budgets,
             upgrade_slots=self._upgrade_slots,
             unseen=self._namespaces.problem,
+            sandbox=AgentSandbox(claims),
         )
         self._strays = Strays(kube, self.store, may_act=self._may_write, is_known=self._namespaces.is_known)
         METRICS.read_queue_length(self._workers.length)

@@ -17,7 +17,7 @@ from rewardpool_control.snapshot import Router, Snapshot, Worker, WorkerSet
 from rewardpool_control.start_times import StartTimes
 from rewardpool_control.throughput import Throughputs
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import containers, pods, render
+from rewardpool_operator.kubernetes import containers, pods, render, sandboxes
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls, ca_bundle, trust
@@ -174,7 +174,9 @@ def _snapshot(pool: RewardPool, objects: Objects, *, revision: str) -> Snapshot:
         pool=pool,
         revision=revision,
         url=render.pool_url(pool),
-        worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
+        worker_sets=tuple(
+            readable("deployments", objects.worker_deployments(), partial(_worker_set, objects), name=_name_of)
+        ),
         routers_refused=_routers_refused(pool, objects),
     )
 
@@ -228,13 +230,13 @@ def _protected(pool: RewardPool, objects: Objects, component: str) -> int | None
     return None if least is None else least + 1
 
 
-def _worker_set(deployment: Object) -> WorkerSet:
+def _worker_set(objects: Objects, deployment: Object) -> WorkerSet:
     return WorkerSet(
         revision=deployment["metadata"]["labels"][names.LABEL_REVISION],
         replicas=deployment["spec"].get("replicas", 1),
         created=from_rfc3339(deployment["metadata"]["creationTimestamp"]),
         golden=_golden_scores(deployment),
-        refused=pods.refusal_of(deployment),
+        refused=pods.refusal_of(deployment) or sandboxes.refusal_of(objects.claims_of(deployment)),
     )
 
 

@@ -41,14 +41,24 @@ _IMAGE_REASONS: Final = {
 _STARTING_REASONS: Final = {"ContainerCreating", "PodInitializing"}
 
 
+MAKERS: Final = ("ReplicaSet", "Sandbox")
+"""Kinds of owners by which pods are made for us."""
+
+
 def is_managed(pod: Object) -> bool:
-    """Return whether a Deployment of ours controls the pod, rather than another user of our labels."""
+    """Return whether the pod was made for a Deployment of ours, rather than by another user of our labels."""
     labels, owners = pod["metadata"].get("labels", {}), pod["metadata"].get("ownerReferences", [])
     needed = {
         names.COMPONENT_WORKER: {names.LABEL_REVISION},
         names.COMPONENT_ROUTER: set[str](),
     }.get(labels.get(names.LABEL_COMPONENT))
-    return needed is not None and needed <= labels.keys() and any(owner["kind"] == "ReplicaSet" for owner in owners)
+    return needed is not None and needed <= labels.keys() and any(owner["kind"] in MAKERS for owner in owners)
+
+
+def sandbox_of(pod: Object) -> str | None:
+    """Name of the Sandbox whose pod it is; None for a ReplicaSet's."""
+    owners = pod["metadata"].get("ownerReferences") or []
+    return next((owner["name"] for owner in owners if owner["kind"] == "Sandbox"), None)
 
 
 def is_over(pod: Object) -> bool:

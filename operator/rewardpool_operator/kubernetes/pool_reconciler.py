@@ -25,6 +25,7 @@ from rewardpool_control.plan import Plan
 from rewardpool_control.snapshot import Failure, Snapshot
 from rewardpool_kube import resources
 from rewardpool_kube.resources import Object
+from rewardpool_operator.kubernetes.agent_sandbox import is_needed
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key
 from rewardpool_operator.kubernetes.credentials.keys import Keys
@@ -84,6 +85,7 @@ class PoolReconciler:
         self._budgets = shared.budgets
         self._upgrade_slots = shared.upgrade_slots
         self._unseen = partial(shared.unseen, key[0])
+        self._sandbox = shared.sandbox
         polling = Polling(session=shared.session, limit=shared.poll_limit, news=wake)
         self._observer = Observer(polling)
         self._pod_warnings = PodWarnings(shared.kube, polling)
@@ -193,8 +195,8 @@ class PoolReconciler:
             # Owner references take everything away, and writing now would only make it anew. While a finalizer keeps
             # the pool, its pods serve.
             return Outcome.CHANGED if await self._keep_lists(seen, objects, set()) else Outcome.QUIET
-        held, wanted = self._why_held(stored), None
-        if held is None and not self._credentials.known:
+        held, wanted = self._why_held(stored, objects), None
+        if held is None and (not self._credentials.known or self._are_claims_being_listed(stored.pool, objects)):
             # A Secret is being read still, which is no failure: without it nothing is decided, nor told.
             await self._keep_lists(seen, objects, set())
             return Outcome.BUSY
@@ -296,11 +298,17 @@ class PoolReconciler:
         self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, message)
         return next(one.as_failure() for one in self._steps.failing if one.step is Step.DECISION)
 
-    def _why_held(self, stored: StoredPool) -> Failure | None:
+    def _why_held(self, stored: StoredPool, objects: Objects) -> Failure | None:
         """Return why only the routers' lists are kept; None when there is no cause for that, or none is known yet."""
         if stored.problems:
             return Failure(reason=ConditionReason.INVALID_OBJECT.value, message="; ".join(stored.problems))
+        problem = self._sandbox.problem(self.key[0])
+        if problem is not None and is_needed(stored.pool, objects):
+            return Failure(reason=ConditionReason.NO_AGENT_SANDBOX.value, message=problem)
         return None if self._credentials.known else self._unread()
+
+    def _are_claims_being_listed(self, pool: RewardPool, objects: Objects) -> bool:
+        return self._sandbox.is_being_listed(self.key[0]) and is_needed(pool, objects)
 
     def _unread(self) -> Failure | None:
         """Return why the Secrets could not be read; None while they are being read for the first time."""

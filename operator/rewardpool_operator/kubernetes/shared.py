@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from rewardpool_kube.client import Kube
+from rewardpool_operator.kubernetes.agent_sandbox import NO_AGENT_SANDBOX, AgentSandbox
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
@@ -32,5 +33,6 @@ class Shared:
     budgets: Budgets
     upgrade_slots: UpgradeSlots
     defaults: PoolDefaults = NO_DEFAULTS
+    sandbox: AgentSandbox = NO_AGENT_SANDBOX
     unseen: Callable[[str], str | None] = lambda _: None
     """Returns what may not be read any more in a namespace, in words; None when all may be read."""

@@ -300,7 +300,7 @@ async def test_no_set_shrinks_for_a_worker_that_is_gone_when_it_is_marked(marks:
 def an_old_deployment(replicas: int) -> Object:
     labels = {names.LABEL_POOL: "rm", names.LABEL_REVISION: "old"}
     metadata = {"name": "rm-worker-old", "labels": labels, "ownerReferences": render.owner_references(POOL)}
-    template = {"spec": {}}
+    template = {"metadata": {}, "spec": {}}
     return {"kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas, "template": template}}
 
 

@@ -14,7 +14,8 @@ class Objects:
     pool: Object
     deployments: tuple[Object, ...] = ()
     pods: tuple[Object, ...] = ()
-    """Pods of the pool's Deployments that run or shall run; those that ended for good are left out."""
+    """Pods of the pool's Deployments, and of their claims, that run or shall run; those that ended for good are left
+    out."""
     services: tuple[Object, ...] = ()
     config_maps: tuple[Object, ...] = ()
     secrets: tuple[Object, ...] = ()
@@ -23,6 +24,8 @@ class Objects:
     """Names of the namespace's ConfigMaps of mounted files, which no pool owns."""
     leases: tuple[Object, ...] = ()
     """Announcements of training jobs, which the pool does not own: no manifest is compared with them."""
+    claims: tuple[Object, ...] = ()
+    """SandboxClaims of the pool's Deployments."""
     others: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
     """Kind -> objects, of all kinds that no decision depends on."""
     warnings: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +55,11 @@ class Objects:
     def worker_deployments(self) -> tuple[Object, ...]:
         """The Deployments of all revisions."""
         return tuple(item for item in self.deployments if names.LABEL_REVISION in item["metadata"]["labels"])
+
+    def claims_of(self, deployment: Object) -> tuple[Object, ...]:
+        """The SandboxClaims of one Deployment."""
+        uid = deployment["metadata"].get("uid")
+        return tuple(one for one in self.claims if one["metadata"]["ownerReferences"][0].get("uid") == uid)
 
 
 def are_the_same(before: Sequence[Object], now: Sequence[Object]) -> bool:

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from rewardpool_api import names
 from rewardpool_api.demand import MAX_BYTES, MAX_JOB_NAME
+from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_kube import resources
 from rewardpool_kube.resources import Object, Resource
 from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.diff import content_hash
 from rewardpool_operator.kubernetes.managed_fields import is_created_by_us
-from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
+from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, MAKERS
 
 WATCHED: Final[Mapping[str, Resource]] = {
     "Deployment": resources.DEPLOYMENTS,
@@ -27,11 +28,14 @@ WATCHED: Final[Mapping[str, Resource]] = {
 }
 """Kind -> resource: listed and watched by label."""
 
+OF_AGENT_SANDBOX: Final[Mapping[str, Resource]] = {"SandboxClaim": resources.SANDBOX_CLAIMS}
+"""Kind -> resource: listed and watched by label where the operator may; owned by a pool's Deployments."""
+
 READ_BY_NAME: Final[Mapping[str, Resource]] = {"Secret": resources.SECRETS}
 """Kinds that the operator may not list: the right to list Secrets is the right to read all of them. For how a
 deleted one is noticed nevertheless see `secret_deletion.py`."""
 
-RESOURCES: Final[Mapping[str, Resource]] = {**WATCHED, **READ_BY_NAME}
+RESOURCES: Final[Mapping[str, Resource]] = {**WATCHED, **OF_AGENT_SANDBOX, **READ_BY_NAME}
 
 OWNED: Final = frozenset(
     {
@@ -161,9 +165,9 @@ def content_of(config_map: Object) -> str | None:
 
 
 def _pod(pod: Object) -> Object:
-    """A pod that no ReplicaSet made is nobody's here, and may need mounted files all the same."""
+    """A pod that none of `MAKERS` made is nobody's here, and may need mounted files all the same."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
-    owners = [owner for owner in metadata.get("ownerReferences") or [] if owner["kind"] == "ReplicaSet"]
+    owners = [owner for owner in metadata.get("ownerReferences") or [] if owner["kind"] in MAKERS]
     if not owners:
         return {"metadata": _bare(metadata), **_mounting(pod)}
     notes = _only(metadata.get("annotations") or {}, *_POD_ANNOTATIONS)
@@ -231,6 +235,24 @@ def _config_map(config_map: Object) -> Object:
     return config_map
 
 
+def _claim(claim: Object) -> Object:
+    """Return a SandboxClaim's owner, its sandbox's name, and whether it is ready."""
+    metadata, status = claim["metadata"], claim.get("status") or {}
+    ready = [one for one in status.get("conditions") or [] if one["type"] == "Ready"]
+    conditions = [
+        {**_only(one, "type", "status", "reason"), "message": str(one.get("message", ""))[:MAX_MESSAGE]}
+        for one in ready[:1]
+    ]
+    return {
+        "metadata": {
+            **_bare(metadata),
+            **_only(metadata, "deletionTimestamp"),
+            "ownerReferences": [_only(controller_of(claim), "kind", "name", "uid", "controller")],
+        },
+        "status": {"conditions": conditions, "sandbox": _only(status.get("sandbox") or {}, "name")},
+    }
+
+
 def _without_status(found: Object) -> Object:
     return {name: value for name, value in found.items() if name != "status"}
 
@@ -263,6 +285,7 @@ _TRIMS: Final[Mapping[Resource, Callable[[Object], Object]]] = {
     resources.DISRUPTION_BUDGETS: _without_status,
     resources.CONFIG_MAPS: _config_map,
     resources.LEASES: _lease,
+    resources.SANDBOX_CLAIMS: _claim,
 }
 
 

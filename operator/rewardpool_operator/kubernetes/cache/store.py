@@ -19,6 +19,7 @@ from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import (
     READ_BY_NAME,
     RESOURCES,
+    controller_of,
     is_files,
     is_ours,
     trimmed,
@@ -70,10 +71,17 @@ class Store:
         for (resource, _, _), item in self._pools[key].items():
             if resource in _OF_OTHERS or (resource != resources.POOLS and is_ours(item, pool["metadata"].get("uid"))):
                 found[_KINDS[resource]].append(item)
+        deployments = found.pop("Deployment")
+        makers = {deployment["metadata"].get("uid") for deployment in deployments}
+        claims = [one for one in found.pop("SandboxClaim") if controller_of(one).get("uid") in makers]
+        # One that is kept warm for the next claim has the labels of those that are claimed.
+        sandboxes = {None, *(one["status"]["sandbox"].get("name") for one in claims)}
+        there = (pod for pod in found.pop("Pod") if pods.is_managed(pod) and not pods.is_over(pod))
         return Objects(
             pool=pool,
-            deployments=tuple(found.pop("Deployment")),
-            pods=tuple(pod for pod in found.pop("Pod") if pods.is_managed(pod) and not pods.is_over(pod)),
+            deployments=tuple(deployments),
+            pods=tuple(pod for pod in there if pods.sandbox_of(pod) in sandboxes),
+            claims=tuple(claims),
             services=tuple(found.pop("Service")),
             config_maps=tuple(found.pop("ConfigMap")),
             secrets=tuple(found.pop("Secret")),
@@ -179,7 +187,7 @@ class Store:
         return [key]
 
 
-_OF_OTHERS: Final = frozenset({resources.PODS, resources.LEASES})
+_OF_OTHERS: Final = frozenset({resources.PODS, resources.LEASES, resources.SANDBOX_CLAIMS})
 """Kinds that a pool does not make itself."""
 _KINDS: Final = {resource: kind for kind, resource in RESOURCES.items()}
 

@@ -21,7 +21,7 @@ from rewardpool_kube import resources
 from rewardpool_kube.client import Kube
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_kube.resources import Object, Resource
-from rewardpool_operator.kubernetes import render, scale_down_order
+from rewardpool_operator.kubernetes import render, sandboxes, scale_down_order
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import is_ours
 from rewardpool_operator.kubernetes.cache.store import Store
@@ -32,6 +32,7 @@ from rewardpool_operator.kubernetes.diff import stamped
 from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
+from rewardpool_operator.kubernetes.reconcilers import sandbox_claims
 from rewardpool_operator.kubernetes.steps import Step, Steps
 
 log = logging.getLogger(__name__)
@@ -180,7 +181,9 @@ class _Pass:
 
     def _looked_at(self, plan: Plan, rendered: Rendered) -> Settled:
         found = self._objects
-        owned = (*found.deployments, *found.services, *found.config_maps, *found.secrets)
+        owned = (*found.deployments, *found.services, *found.config_maps, *found.secrets, *found.claims)
+        # Claims come and go by what their pods do.
+        owned += found.pods if found.claims else ()
         others = tuple(item for items in found.others.values() for item in items)
         return Settled(
             rendered=rendered,
@@ -313,6 +316,7 @@ class _Pass:
         """Bring every revision's Deployment to its size, and delete those of revisions nobody needs."""
         for worker_set in plan.worker_sets:
             await self._guarded(self._size_one(worker_set, plan, rendered))
+            await self._guarded(self._claim(worker_set, plan))
         wanted = {worker_set.revision for worker_set in plan.worker_sets}
         for deployment in self._objects.worker_deployments():
             metadata = deployment["metadata"]
@@ -321,7 +325,7 @@ class _Pass:
 
     async def _size_one(self, worker_set: WorkerSet, plan: Plan, rendered: Rendered) -> None:
         live = self._live(worker_set)
-        if self._shrinks(worker_set):
+        if live is not None and self._shrinks(worker_set) and not sandboxes.are_pods_of(live["spec"]["template"]):
             await self._delete_passed_over(worker_set.revision, plan.stop)
         if worker_set.revision == rendered.revision.name:
             await self._bring_about(self._workers(rendered.revision, replicas=worker_set.replicas))
@@ -330,6 +334,15 @@ class _Pass:
             patch = {"spec": {"replicas": worker_set.replicas}}
             await self._patch(resources.DEPLOYMENTS, live["metadata"]["name"], patch)
             self._wrote = True
+
+    async def _claim(self, worker_set: WorkerSet, plan: Plan) -> None:
+        """Bring the SandboxClaims of a Deployment that has some to the size that it has by now."""
+        name = names.worker_name(self._pool.metadata.name, worker_set.revision)
+        deployment = self._store.find(resources.DEPLOYMENTS, self._namespace, name)
+        if deployment is None or not sandboxes.are_pods_of(deployment["spec"]["template"]):
+            return
+        if await sandbox_claims.bring_about(self._kube, self._store, deployment, self._objects, stop=plan.stop):
+            self.changed = self._wrote = True
 
     def _workers(self, revision: render.Revision, *, replicas: int) -> Object:
         """The Deployment of the present revision; the last one for the very same revision, which is the same pool's."""

@@ -6,7 +6,7 @@ shared.py   Secret POOL-key             the key of the data plane, for trainers
             ConfigMap POOL-pins         which commit of its model each revision serves
 router.py   Service POOL-router         the URL of the pool
             Deployment POOL-router      the routers
-worker.py   Deployment POOL-worker-REV  the workers of one revision
+worker.py   Deployment POOL-worker-REV  the workers of one revision (as sandboxes: `kubernetes/sandboxes.py`)
 policies.py NetworkPolicies and PodDisruptionBudgets of workers and routers
 download.py what puts a downloaded model into the workers' pods
 common.py   what they have in common: labels, owner, the shape of every pod

@@ -15,6 +15,7 @@ from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.inference import inferred, without_inferred
 from rewardpool_api.worker import WorkerSpec
 from rewardpool_kube.resources import Object
+from rewardpool_operator.kubernetes import sandboxes
 from rewardpool_operator.kubernetes.containers import CONTAINER_WORKER, PORT_HTTP
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged
@@ -100,6 +101,8 @@ def worker_deployment(pool: RewardPool, revision: Revision, *, replicas: int) ->
         },
         "spec": {
             "replicas": replicas,
+            # Kubernetes makes no pods of one that is paused from the start; its SandboxClaims do.
+            **({"paused": True} if sandboxes.are_pods_of(revision.template) else {}),
             # No history: a revision never changes. A hand edit starts one worker of its own and is then undone.
             "revisionHistoryLimit": 0,
             "progressDeadlineSeconds": max(2, revision.start_seconds),
@@ -178,7 +181,12 @@ def worker_template(
     if annotations:
         template["metadata"]["annotations"] = annotations
     template["spec"] = merged(template["spec"], defaults.pod_spec(defaults.worker))
-    return with_resources(merged(template, spec.worker.pod_template))
+    template = with_resources(merged(template, spec.worker.pod_template))
+    if spec.sandbox is None or spec.sandbox.runtime is None:
+        return template
+    # Last, since a podTemplate must not take it away.
+    noted: Object = merged(template, {"metadata": {"annotations": {names.ANNOTATION_RUNTIME: spec.sandbox.runtime}}})
+    return noted
 
 
 def _resources(worker: WorkerSpec, defaults: PodDefaults) -> Object:
