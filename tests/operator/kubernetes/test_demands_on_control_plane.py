@@ -196,3 +196,21 @@ def test_the_next_operator_tells_nothing_again(cluster: Cluster) -> None:
         cluster.eventually(lambda: begun(cluster, "another"), seconds=10, what="an event says so")
         assert demand(cluster, "long")["state"] == "Live"
         assert len(events(cluster, POOL, "DemandBegan")) == began + 1
+
+
+def test_the_gpu_seconds_of_a_pool_are_those_of_the_job_whose_samples_it_scores(cluster: Cluster) -> None:
+    pool = "costly"
+    cluster.apply(pool, replicas=1, worker={"gpus": 1, "drainSeconds": 1})
+    cluster.eventually(lambda: cluster.is_ready(pool, replicas=1), seconds=60, what="the pool is ready")
+
+    def cost() -> dict[str, Any]:
+        jobs = (cluster.status(pool).get("costs") or {}).get("jobs", [])
+        return next((job for job in jobs if job["job"] == "payer"), {})
+
+    announce(cluster, "payer", pool=pool, scored=30)
+    cluster.eventually(lambda: cost().get("gpuSeconds"), seconds=60, what="GPU-seconds are attributed to it")
+    assert cost()["samples"] == 30
+    found = [item for item in cluster.samples() if item.labels.get("pool") == pool]
+    by_job = sum(item.value for item in found if item.name == "rewardpool_job_gpu_seconds_total")
+    [whole] = [item.value for item in found if item.name == "rewardpool_pool_gpu_seconds_total"]
+    assert by_job == pytest.approx(whole, rel=0.01)
