@@ -218,7 +218,7 @@ def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Di
         return Diagnosis("EngineExited", ended, kept)
     download = _DOWNLOAD.fullmatch(lines[-1]) if lines else None
     if download is not None:
-        return Diagnosis(cast(Reason, download["reason"]), download["message"], kept)
+        return Diagnosis(cast(Reason, download["reason"]), download["message"], kept[:-1])
     for symptom in _SYMPTOMS:
         # The last line that matches is the outermost error, with the least of the engine's inside around it.
         telling = next((line for line in reversed(lines) if symptom.words.search(line)), None)

@@ -122,7 +122,7 @@ def test_a_container_that_fails_before_the_worker_starts_is_told() -> None:
     ]
     found = pods.worker_of(pod).failure
     assert found is not None
-    assert (found.reason, "there is no commit 0123" in found.message) == ("FunctionNotFound", True)
+    assert (found.reason, found.message) == ("FunctionNotFound", "there is no commit 0123\ngit: x")
 
 
 def test_an_earlier_failure_of_a_container_that_ended_well_is_no_news() -> None:
