@@ -37,7 +37,7 @@ def costs(snapshot: Snapshot) -> CostStatus | None:
         return CostStatus(since=now, until=now, gpus=held, jobs=jobs) if gpus else None
     jobs, came, former = _jobs(before.jobs, announced)
     is_active = came or _has_requests(snapshot)
-    if before.window is None and not is_active and held == before.gpus:
+    if before.window is None and not is_active and held == before.gpus and jobs == before.jobs:
         return before
     gained = before.held(now)
     after = before.model_copy(
@@ -52,8 +52,9 @@ def costs(snapshot: Snapshot) -> CostStatus | None:
         window = BusyWindow(begun=now, active=now) if is_active else None
         return after.model_copy(update={"idle_gpu_seconds": _sum(before.idle_gpu_seconds, gained), "window": window})
     window = BusyWindow(
-        begun=before.window.begun,
-        active=now if is_active else before.window.active,
+        # A clock that was set back must not keep it open until it is right again.
+        begun=min(before.window.begun, now),
+        active=now if is_active else min(before.window.active, now),
         gpu_seconds=_sum(before.window.gpu_seconds, gained),
     )
     if not _is_over(window, snapshot, jobs):

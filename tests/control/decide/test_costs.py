@@ -86,6 +86,12 @@ def test_samples_of_a_job_are_counted_over_its_restarts() -> None:
     assert [(job.job, job.samples) for job in found.jobs] == [("a", 13)]
 
 
+def test_a_job_that_was_started_again_while_the_pool_rested_counts_from_the_beginning() -> None:
+    found = after({"seconds": 0, "a": 0}, {"seconds": 5, "a": 9}, {"seconds": 60, "a": 9}, {"seconds": 90, "a": 0})
+    assert looked(found, seconds=95, a=0) is found
+    assert [job.samples for job in (looked(found, seconds=100, a=12) or found).jobs] == [9 + 12]
+
+
 def test_what_a_job_announced_before_the_counting_began_is_not_counted() -> None:
     assert after({"seconds": 0, "a": 1000}, {"seconds": 5, "a": 1003}).jobs[0].samples == 3
 
@@ -157,3 +163,8 @@ def test_jobs_others_and_idle_add_up_to_the_gpu_seconds_of_the_workers(looks: li
 def test_a_clock_that_is_set_back_takes_nothing_away() -> None:
     looks = [*IDLE, {"seconds": 110, "waiting": 1}]
     assert parts(after(*looks, {"seconds": 50, "waiting": 1})) == parts(after(*looks))
+
+
+def test_a_pool_comes_to_rest_under_a_clock_that_was_set_back() -> None:
+    found = after(*IDLE, {"seconds": -9000}, {"seconds": -8980})
+    assert found.window is None
