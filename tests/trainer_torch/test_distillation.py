@@ -1,9 +1,12 @@
 """Distillation: from a teacher's answers to a policy that is nearer to it."""
 
+import asyncio
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,10 @@ from support import tiny_policy
 from support.rates_single import RatesSingle
 
 from rewardpool.config import RewardConfig
-from rewardpool.errors import ConfigError, SampleError
+from rewardpool.errors import ConfigError, PoolError, SampleError
 from rewardpool.rewards import Episode, Rating
 from rewardpool.score_waits import ScoreWaits
+from rewardpool_train.actor import distillation
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.distillation import Distillation, NoReward, Teachers, open_teachers
 from rewardpool_train.actor.grpo import top_divergence
@@ -156,6 +160,25 @@ def test_a_stopped_job_goes_on_as_if_it_had_not_stopped(
     assert figures == [(record.loss, record.teacher_kl, record.grad_norm) for record in stopped]
 
 
+@pytest.mark.parametrize("before", [{"reward": {"pool": "a/b"}, "distillation": None}, {}])
+def test_scores_of_a_checkpoint_without_such_answers_are_left_out(
+    tmp_path: Path, policy_folder: Path, before: Any
+) -> None:
+    same = {"schedule": "one_step_off_minibatch", "checkpoint": {"every_steps": 2}}
+    trained(config_of(tmp_path, policy_folder, **same, **before), TinyTeacher(), stop_after=2)
+    for state in (tmp_path / "out" / "checkpoints").glob("*/state.0.json"):
+        if before:  # it was saved before there were teachers
+            fields = json.loads(state.read_text())
+            del fields["teacher_rows"]
+            state.write_text(json.dumps(fields))
+    teacher = {"teacher": "default/none", "top_k": 3}
+    records, _ = trained(
+        config_of(tmp_path, policy_folder, **same, distillation=teacher, steps=4), TinyTeacher(top_k=3)
+    )
+    # Step 3 was rolled out, and its scores requested, before the stop.
+    assert [math.isnan(record.teacher_kl) for record in records] == [True, False]
+
+
 def random_log_probs(seed: int, rows: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.log_softmax(torch.randn(rows, DIGITS, generator=generator), dim=-1)
@@ -203,6 +226,17 @@ def test_log_probs_of_further_tokens_are_those_of_their_positions(policy: Any, f
     assert torch.allclose(further[1, :2, 0], own[1, :2], atol=1e-5)
 
 
+def test_the_teachers_tokens_beyond_the_policys_vocabulary_are_part_of_the_remainder(policy: Any) -> None:
+    part = [Rollout(group=0, member=0, prompt_ids=[1, 2], response_ids=[3], ended=False)]
+    teacher = torch.tensor([[[-1.0, -1.5, -2.0]]])
+    _, own = FORWARD.log_probs_at(policy, part, [torch.tensor([[3, DIGITS, DIGITS + 40]])])
+    divergence = top_divergence(own, teacher)
+    p, rest = own[0, 0, 0].exp(), 1 - teacher.exp().sum()
+    assert divergence.item() == pytest.approx((p * (p.log() + 1) + (1 - p) * ((1 - p) / rest).log()).item(), abs=1e-5)
+    divergence.sum().backward()
+    assert all(bool(one.grad.isfinite().all()) for one in policy.parameters() if one.grad is not None)
+
+
 TASK = GroupTask(index=3, prompt=Prompt(prompt="1"), size=2, version=0)
 ROLLOUTS = [
     Rollout(group=3, member=member, prompt_ids=[1], response_ids=[2, 3], ended=False, log_probs=[-1.0, -2.0])
@@ -228,8 +262,8 @@ async def test_a_response_that_was_not_answered_stays_unscored_when_its_group_is
     async def settle(group: Any) -> list[float | None]:
         return [0.25, 0.75]
 
-    distillation = Distillation(TinyTeacher(silent_about=[1]), tally=Tally(), advantage_weight=1.0)
-    scoring = distillation.beside(SettledScore(score, lambda group: False, settle))
+    taught = Distillation(TinyTeacher(silent_about=[1]), tally=Tally(), advantage_weight=1.0)
+    scoring = taught.beside(SettledScore(score, lambda group: False, settle))
     assert isinstance(scoring, SettledScore)
     assert [await scoring.score(TASK, one.member, one) for one in ROLLOUTS] == [0.5, None]
     assert await scoring.settle(RatedGroup(task=TASK, rollouts=ROLLOUTS, scores=[0.5, None])) == [0.25, None]
@@ -242,6 +276,28 @@ async def test_a_reward_that_fails_ends_the_question() -> None:
     scoring = Distillation(TinyTeacher(), tally=Tally(), advantage_weight=1.0).beside(score)
     with pytest.raises(SampleError):
         await scoring(TASK, 0, ROLLOUTS[0])  # type: ignore[operator]
+
+
+class BrokenTeacher(TinyTeacher):
+    async def rows(self, prompt: Prompt, rollout: Rollout) -> TeacherRows | None:
+        raise PoolError("rl/teacher", "is gone")
+
+
+async def test_a_teachers_pool_that_fails_is_named_although_the_reward_does_not_answer() -> None:
+    given_up = asyncio.Event()
+
+    async def score(task: Any, member: int, rollout: Rollout) -> float | None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+        return None
+
+    scoring = Distillation(BrokenTeacher(), tally=Tally(), advantage_weight=1.0).beside(score)
+    async with asyncio.timeout(10):
+        with pytest.raises(PoolError, match="is gone"):
+            await scoring(TASK, 0, ROLLOUTS[0])  # type: ignore[operator]
+        await given_up.wait()
 
 
 class FailingTeacher:
@@ -262,6 +318,19 @@ async def test_the_teachers_failure_policy_decides_about_a_missing_answer(policy
             await teachers.rows(TASK.prompt, ROLLOUTS[0])
     else:
         assert await teachers.rows(TASK.prompt, ROLLOUTS[0]) is None
+
+
+def test_a_pool_that_teaches_several_sources_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[RewardConfig] = []
+
+    def teacher(pool: RewardConfig, *, tokenizer: str) -> Any:
+        opened.append(pool)
+        return nullcontext(FailingTeacher())
+
+    monkeypatch.setattr(distillation, "Teacher", teacher)
+    config = DistillationConfig(by_data_source={"algebra": "rl/maths", "geometry": "rl/maths", "code": "rl/code"})
+    with open_teachers(config, policy=Path("policy"), prompts=[]):
+        assert [pool.pool for pool in opened] == ["rl/maths", "rl/code"]
 
 
 def test_a_prompt_without_a_teacher_is_refused_before_anything_is_opened() -> None:

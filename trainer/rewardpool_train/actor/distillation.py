@@ -112,9 +112,15 @@ def open_teachers(config: DistillationConfig, *, policy: Path, prompts: Iterable
                 f" {PATH}.teacher",
             )
     with ExitStack() as stack:
-        opened = {
-            source: (pool, stack.enter_context(Teacher(pool, tokenizer=str(policy)))) for source, pool in pools.items()
-        }
+        teachers: list[tuple[RewardConfig, Teacher]] = []
+        opened: dict[str | None, tuple[RewardConfig, Teacher]] = {}
+        for source, pool in pools.items():
+            # Each once: its questions are announced and reported as one pool's.
+            found = next((one for one in teachers if one[0] == pool), None)
+            if found is None:
+                found = pool, stack.enter_context(Teacher(pool, tokenizer=str(policy)))
+                teachers.append(found)
+            opened[source] = found
         yield Teachers(config, opened)
 
 
@@ -240,15 +246,17 @@ class Distillation:
         kept = set(groups)
         return [[*key, rows.to_json()] for key, rows in self._rows.items() if key[0] in kept]
 
-    def restore(self, data: Iterable[Any]) -> None:
-        """Restore the values of `to_json`."""
-        self._rows = {(group, member): TeacherRows.from_json(rows) for group, member, rows in data}
+    def restore(self, data: Iterable[Any], *, top_k: int) -> None:
+        """Restore the values of `to_json`, without answers to questions of another `top_k`."""
+        found = {(group, member): TeacherRows.from_json(rows) for group, member, rows in data}
+        self._rows = {key: rows for key, rows in found.items() if rows.top_ids.shape[-1] == top_k}
 
 
 async def _together(score: Awaitable[S], asking: Awaitable[T]) -> tuple[S, T]:
     """Await both at the same time; if one fails, the other is cancelled."""
-    asked = asyncio.ensure_future(asking)
+    both = asyncio.ensure_future(score), asyncio.ensure_future(asking)
     try:
-        return await score, await asked
+        return await asyncio.gather(*both)
     finally:
-        asked.cancel()
+        for one in both:
+            one.cancel()

@@ -158,8 +158,10 @@ class ActorLearner:
 
     def _taught(self, rated: RatedRollout) -> RatedRollout:
         """Return the rollout with its teacher's part of the advantage, and record its divergence."""
-        if self._distillation is None or rated.teacher is None or rated.advantage is None:
+        if self._distillation is None or rated.advantage is None:
             return rated
+        if rated.teacher is None:  # its score is of a checkpoint from before there was this teacher
+            return replace(rated, advantage=None)
         gap = rated.teacher.log_probs - (rated.behaviour if rated.proximal is None else rated.proximal.cpu())
         self.figures.teacher_gaps.append((float(gap.sum()), len(gap)))
         weight = self._distillation.advantage_weight

@@ -45,7 +45,7 @@ class JobState:
         return cls(
             pipeline=pipeline,
             components=data["components"],
-            teacher_rows=data["teacher_rows"],
+            teacher_rows=data.get("teacher_rows", ()),
             moments=data["moments"],
         )
 

@@ -15,6 +15,8 @@ from torch.nn.utils.rnn import pad_sequence
 from rewardpool_train.actor.data import Rollout
 from rewardpool_train.actor.packing import pack_rows, packed_logits
 
+NO_PROBABILITY = -1e9  # in place of the logarithm of 0, which times 0 were NaN
+
 
 @dataclass(frozen=True, kw_only=True)
 class Forward:
@@ -51,7 +53,8 @@ class Forward:
         """Return `log_probs`, and those of further tokens at each position.
 
         Args:
-            ids: The tokens for each rollout, int64 (response tokens, k).
+            ids: The tokens for each rollout, int64 (response tokens, k). Of those beyond the model's vocabulary the
+                probability is 0: a larger model's may be padded with more.
 
         Returns:
             float32 (B, R) and (B, R, k); padding holds noise.
@@ -59,8 +62,11 @@ class Forward:
         logits, targets = self._logits(model, part)
         log_probs = torch.log_softmax(logits, dim=-1)
         further = torch.cat(list(ids)) if self.pack_tokens else pad_sequence(list(ids), batch_first=True).flatten(0, 1)
+        further = further.to(self.device)
         own = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)
-        return self._rows(own, part), self._rows(log_probs.gather(1, further.to(self.device)), part)
+        last = log_probs.shape[1] - 1
+        found = log_probs.gather(1, further.clamp(max=last)).masked_fill(further > last, NO_PROBABILITY)
+        return self._rows(own, part), self._rows(found, part)
 
     def _logits(self, model: Any, part: Sequence[Rollout]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the scaled logits of N response tokens, float32 (N, vocabulary), and the tokens, int64 (N,).

@@ -227,8 +227,8 @@ class _Run:
         self._distillation = self._make_distillation()
         if trainer._resume is not None:
             self._score.restore(trainer._resume.components)
-            if self._distillation is not None:
-                self._distillation.restore(trainer._resume.teacher_rows)
+            if self._distillation is not None and config.distillation is not None:
+                self._distillation.restore(trainer._resume.teacher_rows, top_k=config.distillation.top_k)
         self._learner = ActorLearner(
             trainer._actor,
             engine,
