@@ -100,6 +100,8 @@ def test_a_sandbox_that_nobody_claimed_is_no_worker(cluster: Cluster, agent_sand
     declare(cluster, replicas=3)
     serves(cluster, replicas=3)
     assert len(agent_sandbox.claims()) == 3
+    # Its warm pool stays with the revision, for a rollback.
+    cluster.kubectl("delete", "sandboxes.agents.x-k8s.io", "spare")
 
 
 def test_a_claim_is_deleted_once_its_worker_has_answered_everything(
