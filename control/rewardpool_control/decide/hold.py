@@ -7,6 +7,7 @@ there is stays as it is; workers that end leave the lists, and those that answer
 from dataclasses import replace
 
 from rewardpool_api import RewardPoolStatus
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, ScalingStatus
 from rewardpool_control.decide.agreement import check_agreement
 from rewardpool_control.decide.conditions import Facts, conditions_of
@@ -47,6 +48,8 @@ def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> P
     Where the routers could not be asked, it is not known whether they serve.
     """
     cause = replace(cause, message=cause.message[:MAX_MESSAGE])
+    # A valid spec that the cluster cannot have: nothing else is to be said of it, so nothing waits for its generation.
+    is_refused = cause.reason == ConditionReason.NO_AGENT_SANDBOX
     reached = as_reached(snapshot)
     lists = kept_lists(snapshot) if routers_asked else None
     readiness = expose_and_conceal(reached, lists) if lists else RouterReadiness()
@@ -58,6 +61,7 @@ def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> P
     facts = Facts(snapshot=reached, scaling=scaling, model=model, staying=staying, lists=lists, rollout=None)
     status: RewardPoolStatus = old.model_copy(
         update={
+            "observed_generation": reached.pool.metadata.generation if is_refused else old.observed_generation,
             "ready": f"{ready}/{scaling.desired}",
             "replicas": len([worker for worker in staying if worker.name not in _parked(reached)]),
             "ready_replicas": ready,

@@ -1,5 +1,6 @@
 """What Ready and Serving say, and what kstatus, the rules of Flux, Helm and kpt, makes of it."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -91,6 +92,25 @@ def test_while_nothing_is_decided_a_pool_may_serve_and_nobody_knows_whether_it_i
     status = hold(a_snapshot(NEW), Failure(reason="InvalidObject", message="spec.model: missing")).status
     assert status is not None
     assert (said(status, "Serving"), said(status, "Ready")) == ("True Serving", "Unknown InvalidObject")
+
+
+@pytest.mark.parametrize(
+    ("reason", "observed"),
+    [("NoAgentSandbox", 7), ("InvalidObject", 3), ("ReconcileFailed", 3)],
+)
+def test_a_spec_that_the_cluster_cannot_have_is_observed_and_one_that_was_not_read_is_not(
+    reason: str, observed: int
+) -> None:
+    snapshot = a_snapshot(NEW)
+    pool = snapshot.pool.model_copy(
+        update={
+            "metadata": snapshot.pool.metadata.model_copy(update={"generation": 7}),
+            "status": snapshot.pool.status.model_copy(update={"observed_generation": 3}),
+        }
+    )
+    status = hold(replace(snapshot, pool=pool), Failure(reason=reason, message="no")).status
+    assert status is not None
+    assert status.observed_generation == observed
 
 
 def as_object(status: dict[str, Any], **metadata: Any) -> dict[str, Any]:
