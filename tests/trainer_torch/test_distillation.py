@@ -37,6 +37,7 @@ from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RatedGroup, S
 
 CPU = torch.device("cpu")
 FORWARD = Forward(pad_id=tiny_policy.PAD, device=CPU)
+CONFIG = DistillationConfig(teacher="default/none")
 DIGITS = 12  # vocabulary of the tiny policy
 
 
@@ -249,7 +250,7 @@ async def test_a_group_that_is_judged_as_a_whole_is_asked_about_one_by_one() -> 
         return [0.25, 0.75]
 
     teacher = TinyTeacher(silent_about=[0])
-    scoring = Distillation(teacher, tally=Tally(), advantage_weight=1.0).beside(GroupScore(judge))
+    scoring = Distillation(teacher, CONFIG, tally=Tally()).beside(GroupScore(judge))
     assert isinstance(scoring, GroupScore)
     assert await scoring.judge(RatedGroup(task=TASK, rollouts=ROLLOUTS, scores=[])) == [None, 0.75]
     assert teacher.asked == {0: 1, 1: 1}
@@ -262,7 +263,7 @@ async def test_a_response_that_was_not_answered_stays_unscored_when_its_group_is
     async def settle(group: Any) -> list[float | None]:
         return [0.25, 0.75]
 
-    taught = Distillation(TinyTeacher(silent_about=[1]), tally=Tally(), advantage_weight=1.0)
+    taught = Distillation(TinyTeacher(silent_about=[1]), CONFIG, tally=Tally())
     scoring = taught.beside(SettledScore(score, lambda group: False, settle))
     assert isinstance(scoring, SettledScore)
     assert [await scoring.score(TASK, one.member, one) for one in ROLLOUTS] == [0.5, None]
@@ -273,7 +274,7 @@ async def test_a_reward_that_fails_ends_the_question() -> None:
     async def score(task: Any, member: int, rollout: Rollout) -> float | None:
         raise SampleError("s", "no worker")
 
-    scoring = Distillation(TinyTeacher(), tally=Tally(), advantage_weight=1.0).beside(score)
+    scoring = Distillation(TinyTeacher(), CONFIG, tally=Tally()).beside(score)
     with pytest.raises(SampleError):
         await scoring(TASK, 0, ROLLOUTS[0])  # type: ignore[operator]
 
@@ -293,7 +294,7 @@ async def test_a_teachers_pool_that_fails_is_named_although_the_reward_does_not_
             given_up.set()
         return None
 
-    scoring = Distillation(BrokenTeacher(), tally=Tally(), advantage_weight=1.0).beside(score)
+    scoring = Distillation(BrokenTeacher(), CONFIG, tally=Tally()).beside(score)
     async with asyncio.timeout(10):
         with pytest.raises(PoolError, match="is gone"):
             await scoring(TASK, 0, ROLLOUTS[0])  # type: ignore[operator]

@@ -28,6 +28,16 @@ class DistillationConfig(ConfigPart):
     """Tokens at each position over which the divergence is computed exactly, those that the teacher finds most likely,
     with all others as one more. 0 estimates it at the sampled token alone."""
 
+    @property
+    def advantage_weight(self) -> float:
+        """Weight of log pi_teacher - log pi in tokens' advantages; 0 if the loss has the divergence."""
+        return 0.0 if self.top_k else self.weight
+
+    @property
+    def loss_weight(self) -> float:
+        """Weight of the divergence over the teacher's likeliest tokens in the loss; 0 if advantages have it."""
+        return self.weight if self.top_k else 0.0
+
     def pools(self) -> Mapping[str | None, RewardConfig]:
         """Return the teachers' pools by `data_source`, None for all others.
 

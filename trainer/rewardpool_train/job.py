@@ -18,7 +18,7 @@ import math
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,9 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
     """
     with _open(config) as (reward, teachers):
         sharing = open_sharing(config, reward, ranks=ranks)
-        with _announce(reward, teachers, config, ranks) as demand:
+        taught = {} if teachers is None else teachers.pools
+        pools = {**reward.pools, **taught}
+        with _announce(reward, taught, config, ranks) as demand:
             # All ranks use what rank 0 found: a group is informative on all of them or on none.
             dtype = ranks.broadcast(score_dtype(reward.pools.values()))
             trainer = Trainer(
@@ -103,7 +105,6 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
             quiet = nullcontext(lambda record: None)
             with shown if ranks.first else quiet as on_step, _stop_on(signal.SIGTERM) as should_stop:
                 records = trainer.run(on_step, should_stop=should_stop)
-        pools = {**reward.pools, **({} if teachers is None else teachers.pools)}
         reports = [pool.report() for pool in pools.values()]
         totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(reports, ranks), ranks.size)
         trainer.save_policy()
@@ -132,23 +133,17 @@ def _open(config: TrainConfig) -> Iterator[tuple[BlockingReward | NoReward, Teac
 
 
 def _announce(
-    reward: BlockingReward | NoReward, teachers: Teachers | None, config: TrainConfig, ranks: Ranks
+    reward: BlockingReward | NoReward, taught: Mapping[str, Pool], config: TrainConfig, ranks: Ranks
 ) -> Together:
     """Announce the job's samples to all its pools, each in its own requests."""
-    requests = reward.requests(members=config.rollout.group_size)
-    samples: dict[str, int | None]
-    samples = {name: config.rollout.prompts_per_step * requests[name] for name in reward.pools}
-    pools = dict(reward.pools)
-    if teachers is not None:
-        # Which prompts of a step are whose, one learns from the questions.
-        all_of_step = config.rollout.prompts_per_step * config.rollout.group_size if len(teachers.pools) == 1 else None
-        pools |= teachers.pools
-        samples |= dict.fromkeys(teachers.pools, all_of_step)
+    prompts, members = config.rollout.prompts_per_step, config.rollout.group_size
+    requests = reward.requests(members=members)
+    asked: list[tuple[Pool, int | None]]
+    asked = [(pool, prompts * requests[name]) for name, pool in reward.pools.items()]
+    # Which prompts of a step are whose, several teachers learn from the questions.
+    asked += [(pool, prompts * members if len(taught) == 1 else None) for pool in taught.values()]
     return Together(
-        [
-            pool.demand(samples=samples[name], steps=config.steps, rank=ranks.rank, ranks=ranks.size)
-            for name, pool in pools.items()
-        ]
+        [pool.demand(samples=samples, steps=config.steps, rank=ranks.rank, ranks=ranks.size) for pool, samples in asked]
     )
 
 

@@ -159,13 +159,12 @@ class Distillation:
     Args:
         teachers: Asked on the pipeline's event loop.
         tally: Counts the questions of a job without a reward.
-        advantage_weight: Weight of log pi_teacher - log pi in tokens' advantages; 0 if the loss has the divergence.
     """
 
-    def __init__(self, teachers: Teaches, *, tally: Tally, advantage_weight: float) -> None:
+    def __init__(self, teachers: Teaches, config: DistillationConfig, *, tally: Tally) -> None:
         self._teachers = teachers
         self._tally = tally
-        self.advantage_weight = advantage_weight
+        self.config = config
         self._rows: dict[Key, TeacherRows] = {}
 
     def alone(self) -> Score[Prompt, Rollout]:
@@ -246,10 +245,10 @@ class Distillation:
         kept = set(groups)
         return [[*key, rows.to_json()] for key, rows in self._rows.items() if key[0] in kept]
 
-    def restore(self, data: Iterable[Any], *, top_k: int) -> None:
+    def restore(self, data: Iterable[Any]) -> None:
         """Restore the values of `to_json`, without answers to questions of another `top_k`."""
         found = {(group, member): TeacherRows.from_json(rows) for group, member, rows in data}
-        self._rows = {key: rows for key, rows in found.items() if rows.top_ids.shape[-1] == top_k}
+        self._rows = {key: rows for key, rows in found.items() if rows.top_ids.shape[-1] == self.config.top_k}
 
 
 async def _together(score: Awaitable[S], asking: Awaitable[T]) -> tuple[S, T]:

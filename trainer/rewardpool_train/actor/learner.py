@@ -164,7 +164,7 @@ class ActorLearner:
             return replace(rated, advantage=None)
         gap = rated.teacher.log_probs - (rated.behaviour if rated.proximal is None else rated.proximal.cpu())
         self.figures.teacher_gaps.append((float(gap.sum()), len(gap)))
-        weight = self._distillation.advantage_weight
+        weight = self._distillation.config.advantage_weight
         return replace(rated, advantage=rated.advantage + weight * gap) if weight else rated
 
     def _advantages(self, group: RatedGroup[Prompt, Rollout]) -> Sequence[float | torch.Tensor | None]:

@@ -115,7 +115,7 @@ class Trainer:
             ranks=self._ranks,
             objective=config.update.objective(
                 fixed_length=config.rollout.max_new_tokens,
-                distillation=distillation.weight if distillation is not None and distillation.top_k else 0.0,
+                distillation=0.0 if distillation is None else distillation.loss_weight,
             ),
             forward=Forward(
                 pad_id=self._tokenizer.pad_token_id,
@@ -224,11 +224,15 @@ class _Run:
             tally=trainer.tally,
             decode=trainer._decode if by_steps else None,
         )
-        self._distillation = self._make_distillation()
+        self._distillation = (
+            None
+            if trainer._teachers is None or config.distillation is None
+            else Distillation(trainer._teachers, config.distillation, tally=trainer.tally)
+        )
         if trainer._resume is not None:
             self._score.restore(trainer._resume.components)
-            if self._distillation is not None and config.distillation is not None:
-                self._distillation.restore(trainer._resume.teacher_rows, top_k=config.distillation.top_k)
+            if self._distillation is not None:
+                self._distillation.restore(trainer._resume.teacher_rows)
         self._learner = ActorLearner(
             trainer._actor,
             engine,
@@ -277,13 +281,6 @@ class _Run:
         """Run all steps; at the end the GPU is the trainer's."""
         async with nullcontext() if self._gpu is None else self._gpu:
             await self.pipeline.run()
-
-    def _make_distillation(self) -> Distillation | None:
-        trainer, given = self._trainer, self._trainer._config.distillation
-        if trainer._teachers is None or given is None:
-            return None
-        weight = 0.0 if given.top_k else given.weight
-        return Distillation(trainer._teachers, tally=trainer.tally, advantage_weight=weight)
 
     def _scoring(self) -> Scoring[Prompt, Rollout]:
         if self._distillation is None:
