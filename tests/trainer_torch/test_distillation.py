@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from support import tiny_policy
 from support.rates_single import RatesSingle
+from support.tiny_job import tiny_job
 
 from rewardpool.config import RewardConfig
 from rewardpool.errors import ConfigError, PoolError, SampleError
@@ -31,7 +31,7 @@ from rewardpool_train.actor.scoring import Tally
 from rewardpool_train.actor.teacher_rows import TeacherRows
 from rewardpool_train.actor.tokens import Forward
 from rewardpool_train.actor.trainer import Trainer
-from rewardpool_train.config import TrainConfig, load_train_config
+from rewardpool_train.config import TrainConfig
 from rewardpool_train.distillation_config import DistillationConfig
 from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RatedGroup, SettledScore
 
@@ -77,19 +77,13 @@ class Sevens(RatesSingle):
 
 
 def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfig:
-    (tmp_path / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": digit}) for digit in "123456"))
-    file = tmp_path / "train.yaml"
     right = {
-        "policy": {"path": str(policy_folder)},
-        "data": {"prompts": "prompts.jsonl"},
         "distillation": {"teacher": "default/none"},
         "rollout": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 12},
         "update": {"groups_per_minibatch": 2, "learning_rate": 1e-2, "order": "prompt", "loss_agg_mode": "token-mean"},
         "steps": 15,
-        "output": "out",
     }
-    file.write_text(yaml.safe_dump(right | changes))
-    return load_train_config(file)
+    return tiny_job(tmp_path, policy_folder, **right | changes)
 
 
 def trained(

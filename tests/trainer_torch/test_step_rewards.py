@@ -1,6 +1,5 @@
 """Rewards of steps: from a response through a process reward model's own tokens to the advantages of the policy's."""
 
-import json
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -8,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from support.byte_tokenizer import ROLES, TEMPLATE, byte_tokenizer
 from support.fake_worker import FakeWorker, of_steps, refuses
 from support.local_pool import POOL, on_this_machine, write_local_pool
 from support.rates_single import RatesSingle
+from support.tiny_job import tiny_job
 
 from rewardpool.errors import ConfigError, InvalidSampleError, ScoreError
 from rewardpool.policy_steps import at_tokens
@@ -25,7 +24,7 @@ from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.advantages import process_advantages
-from rewardpool_train.config import TrainConfig, load_train_config
+from rewardpool_train.config import TrainConfig
 
 STEP = "<|step|>"
 EPISODE = Episode(prompt="2 + 2?", response="2 and 2.\n\nThat is 4.\n\n", id="e1")
@@ -179,19 +178,8 @@ class DigitSteps(RatesSingle):
 
 
 def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfig:
-    (tmp_path / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": digit}) for digit in "123456"))
-    file = tmp_path / "train.yaml"
-    right = {
-        "policy": {"path": str(policy_folder)},
-        "data": {"prompts": "prompts.jsonl"},
-        "reward": {"pool": "default/none", "supervision": "process"},
-        "rollout": {"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 12},
-        "update": {"groups_per_minibatch": 2, "learning_rate": 1e-2, "order": "prompt"},
-        "steps": 2,
-        "output": "out",
-    }
-    file.write_text(yaml.safe_dump(right | changes))
-    return load_train_config(file)
+    reward = {"pool": "default/none", "supervision": "process"}
+    return tiny_job(tmp_path, policy_folder, **{"reward": reward} | changes)
 
 
 def trained(config: TrainConfig, reward: DigitSteps) -> list[StepRecord]:

@@ -1,4 +1,3 @@
-import json
 import math
 import os
 import signal
@@ -13,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from support import tiny_policy
 from support.rates_single import RatesSingle
+from support.tiny_job import tiny_job
 
 from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool.demand.handle import JobDemand
@@ -28,7 +27,7 @@ from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.resume import reshard_state
 from rewardpool_train.actor.scoring import Tally
 from rewardpool_train.actor.trainer import Trainer
-from rewardpool_train.config import TrainConfig, load_train_config
+from rewardpool_train.config import TrainConfig
 from rewardpool_train.job import _stop_on, main, score_dtype, summarise
 from rewardpool_train.pipeline.schedule import SCHEDULES
 from rewardpool_train.pipeline.state import PipelineState
@@ -88,19 +87,7 @@ def share_of_sevens(text: str) -> float:
 
 
 def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfig:
-    (tmp_path / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": digit}) for digit in "123456"))
-    file = tmp_path / "train.yaml"
-    right = {
-        "policy": {"path": str(policy_folder)},
-        "data": {"prompts": "prompts.jsonl"},
-        "reward": {"pool": "default/none"},
-        "rollout": {"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 12},
-        "update": {"groups_per_minibatch": 2, "learning_rate": 1e-2, "order": "prompt"},
-        "steps": 2,
-        "output": "out",
-    }
-    file.write_text(yaml.safe_dump(right | changes))
-    return load_train_config(file)
+    return tiny_job(tmp_path, policy_folder, **{"reward": {"pool": "default/none"}} | changes)
 
 
 def trained(
