@@ -32,9 +32,9 @@ class Sample:
 
 async def pause(outage: Outage, seconds: float, *, at_least: float = 0.0) -> None:
     sample = Sample(seconds)
-    outage.pauses(sample, at_least=at_least)
+    outage.pauses(sample.go_on_within, at_least=at_least)
     await sample.over.wait()
-    outage.forget(sample)
+    outage.forget(sample.go_on_within)
 
 
 async def ask_until(outage: Outage, back_at: float, *, seconds: float, asked: list[float]) -> float:

@@ -15,13 +15,13 @@ token ids, which not every router takes in lists.
 import asyncio
 import logging
 import math
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from rewardpool.client.answer import Score, read_scores
 from rewardpool.client.batch_size import BatchSize
+from rewardpool.client.limiter import Queue
 from rewardpool.client.report import Counters
 from rewardpool.client.request import ScoreRequest
 from rewardpool.client.retry import RetryableError
@@ -42,20 +42,20 @@ def share(*, waiting: int, slots: int, most: int) -> int:
     return max(1, min(most, math.ceil(waiting / slots)))
 
 
-class Batcher:
+class Batcher(Queue[ScoreRequest[Score]]):
     """The queue of one `Pool`, from which samples that wait go together."""
 
     def __init__(
         self, connections: Connections, counters: Counters, *, most: int | None, now: Callable[[], float] | None = None
     ) -> None:
         """Create a batcher of at most `most` samples in a request; with None, as many as turn out best."""
+        super().__init__()
         self.connections = connections
         self.counters = counters
         self._most = most
         self._now = now or asyncio.get_running_loop().time
         config = connections.config
         self._size = BatchSize(slots=config.concurrency, timeout=config.timeout, most=AUTO_BATCH)
-        self._waiting: OrderedDict[ScoreRequest[Score], None] = OrderedDict()
         self._in_flight = 0
         connections.queues.add(self.expire_before)
 
@@ -64,17 +64,6 @@ class Batcher:
         request.wait_in(self)
         self._waiting[request] = None
         self._send_what_fits()
-
-    def leave(self, request: ScoreRequest[Any]) -> None:
-        """Remove a request that has ended."""
-        self._waiting.pop(request, None)
-
-    def expire_before(self, since: float) -> None:
-        """Expire the samples that wait since then or longer, as `AdaptiveLimiter` does those that wait for a slot."""
-        for request in [request for request in self._waiting if request.waiting_since <= since]:
-            if request in self._waiting:  # one that ends may end others
-                del self._waiting[request]
-                request.expire()
 
     def _send_what_fits(self) -> None:
         while self._waiting and self._in_flight < self.connections.concurrency:
@@ -130,11 +119,12 @@ class JointRequest(ScoreRequest[list[Score]]):
         return answer[0].by.worker
 
 
-class Batch:
+class Batch(Queue[ScoreRequest[Score]]):
     """Samples that left the queue together; the next ones do once all of them have ended."""
 
     def __init__(self, batcher: Batcher, requests: list[ScoreRequest[Score]]) -> None:
         """`requests` are for one sample each."""
+        super().__init__()
         self._batcher = batcher
         self._requests = requests
         self._in_flight = 0
@@ -176,6 +166,7 @@ class Batch:
         self._together = list(inputs)
         for request in self._together:
             request.wait_in(self)
+            self._waiting[request] = None
         self._used = max(request.seconds for request in self._together)
         self._joint = JointRequest(
             self._batcher.connections,
@@ -191,9 +182,10 @@ class Batch:
         self._batcher.counters.sent(len(inputs))
         self._joint.send()
 
-    def leave(self, _: ScoreRequest[Any]) -> None:
+    def leave(self, waiter: ScoreRequest[Score]) -> None:
         """Remove a request that has ended; the joint one goes on for the others, if there are any."""
-        if all(request.has_ended for request in self._together):
+        super().leave(waiter)
+        if not self._waiting:
             self._joint.cancel()
 
     def _answered(self, joint: ScoreRequest[list[Score]]) -> None:

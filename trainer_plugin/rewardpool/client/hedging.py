@@ -3,7 +3,7 @@
 A worker whose packets are dropped refuses nothing: the router holds what it has there for half a minute. Every other
 request is answered in its usual time, so the client knows soon that something is wrong, and asks again. Scores and
 judgements change nothing at the worker, so a request may run twice; the first usable answer counts. If those beside it
-are silent too there are more. `Hedging` decides, for all requests of one path; a `Race` is what it comes to for one.
+are silent too there are more. `Hedging` decides for all requests of one path; `Race` is the state of one request.
 
     who: what no worker has in work, as far as the workers say what they have (`in_work.py`)
     wait: FACTOR times the 95th percentile of the latest answers, at least FLOOR_SECONDS. Before MIN_KNOWN answers
@@ -20,17 +20,11 @@ technique: Dean and Barroso, "The Tail at Scale", 2013.)
 """
 
 import math
-from asyncio import CancelledError
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, field
 
-from rewardpool.client.retry import AnotherRevisionError, RetryableError
-
-if TYPE_CHECKING:
-    from rewardpool.client.attempt import Attempt
-    from rewardpool.client.request import ScoreRequest
-
-T = TypeVar("T")
+from rewardpool.client.exchange import Exchange
+from rewardpool.client.retry import RetryableError, Tries
 
 QUANTILE = 0.95
 FACTOR = 2.0
@@ -40,8 +34,6 @@ MIN_KNOWN = 20
 """Answers before their times say what is usual."""
 BLIND_SECONDS = 5.0
 """Seconds for a request that no worker has, before the usual time is known."""
-MOST_RECHECK_SECONDS = 15.0
-"""Seconds between two checks of a request that is in work."""
 SHARE = 0.05
 """Maximum share of requests that get a second attempt, in the long run."""
 MIN_BURST = 8.0
@@ -116,105 +108,42 @@ class Hedging:
         self._tokens = min(self._capacity, self._tokens + hedges)
 
 
-class Race(Generic[T]):
-    """The hedges beside one request, of which the first answer counts; made at the first check."""
+@dataclass(slots=True, eq=False)
+class Race:
+    """Hedges beside one request, of which the first answer counts; made at the first check."""
 
-    __slots__ = ("_budgeted", "_hedging", "_request", "_sent", "failed_at_worker", "hedges")
-
-    def __init__(self, request: "ScoreRequest[T]", hedging: Hedging) -> None:
-        """`hedging` is that of the request's path."""
-        self._request = request
-        self._hedging = hedging
-        self.hedges: list[Attempt] = []
-        self._sent = 0
-        """Number of hedges beside the present attempt."""
-        self._budgeted = 0
-        """Number of those that the budget paid."""
-        self.failed_at_worker: RetryableError | None = None
-        """Failure of a hedge since the present attempt was sent."""
+    hedges: list[Exchange] = field(default_factory=list)
+    """Those in flight."""
+    sent: int = 0
+    """Number of hedges beside the present attempt."""
+    budgeted: int = 0
+    """Number of those that the budget paid."""
+    failed_at_worker: RetryableError | None = None
+    """Failure of a hedge since the present attempt was sent."""
 
     def next_attempt(self) -> None:
         """The request is sent again, beside those that are in flight still."""
-        self._sent = len(self.hedges)
+        self.sent = len(self.hedges)
         self.failed_at_worker = None
         if not self.hedges:
-            self._budgeted = 0
+            self.budgeted = 0
 
-    def send_beside(self, count: int) -> None:
-        """Send hedges beside an attempt from the start, outside the budget.
+    @property
+    def room(self) -> int:
+        """Hedges that may still be sent beside the present attempt."""
+        return MOST_HEDGES - self.sent
 
-        Of several at a time an idle router gives its workers one each, where it gives the same text to the same worker
-        again and again.
-        """
-        for _ in range(min(count, MOST_HEDGES - self._sent)):
-            self._send()
 
-    def look(self, now: float) -> float:
-        """Send a hedge where one is due; returns after how many seconds to look again."""
-        request, hedging = self._request, self._hedging
-        soonest = request.connections.soonest_seconds
-        sent_at = request.primary_sent_at
-        if sent_at is None or not request.may_hedge:
-            return soonest  # in a pause; the next attempt may be a straggler in its turn
-        elapsed = now - sent_at
-        # The workers are asked a little earlier than the answer is needed.
-        early = hedging.straggles_in(elapsed) - hedging.floor_seconds / 2
-        if early > 0:
-            return early
-        is_urgent = hedging.usual_seconds > 0
-        verdict = request.connections.in_work.verdict(request.id, sent_at=sent_at, is_urgent=is_urgent)
-        if verdict == "in_work":
-            return min(MOST_RECHECK_SECONDS, max(soonest, elapsed / 4))
-        if verdict == "asking":
-            return 0.0
-        wait = soonest
-        if self._sent < MOST_HEDGES:
-            is_lost = verdict in ("lost", "silent")
-            wait = hedging.wait(now - request.last_sent_at, beside=self._sent, is_lost=is_lost)
-            if wait == 0:
-                hedging.spend()
-                self._budgeted += 1
-                self._send()
-                if self._sent == 1:
-                    # The question took time, which the next one does not wait once more.
-                    request.last_sent_at -= min(hedging.floor_seconds / 2, elapsed - hedging.patience)
-                wait = hedging.wait(now - request.last_sent_at, beside=self._sent, is_lost=is_lost)
-        if not hedging.is_straggler(now - sent_at):
-            return wait
-        # Where nothing at all is answered, one of those that are held is sent anew, in its turn.
-        outage = request.connections.outage
-        if outage.wants_canary(sent_at=sent_at, usual_seconds=hedging.usual_seconds, now=now):
-            outage.canary_sent(self._send())
-        return min(wait, soonest)
+def beside_retry(tries: Tries) -> int:
+    """Return how many hedges go beside a further attempt from the start, outside the budget.
 
-    def send_if_held(self, now: float) -> None:
-        """Send a hedge where the router holds the attempt of now for unusually long."""
-        request, sent_at = self._request, self._request.primary_sent_at
-        if sent_at is None or not request.may_hedge or not self._hedging.is_straggler(now - sent_at):
-            return
-        if request.connections.in_work.verdict(request.id, sent_at=sent_at) not in ("in_work", "asking"):
-            self._send()
-
-    def _send(self) -> "Attempt":
-        self._sent += 1
-        hedge = self._request.send_hedge()
-        self.hedges.append(hedge)
-        return hedge
-
-    def ended(self, hedge: "Attempt", answer: T | None, error: BaseException | None) -> None:
-        """A hedge was answered, or will not be."""
-        self.hedges.remove(hedge)
-        if self._request.has_ended:
-            return
-        if isinstance(error, RetryableError) and not error.may_have_cost:
-            self._request.generations -= 1
-        if isinstance(error, AnotherRevisionError):
-            self._request.refused(beside=True)
-        if isinstance(error, RetryableError | CancelledError):
-            if isinstance(error, RetryableError) and error.kind == "worker":
-                self.failed_at_worker = error
-            self._request.hedge_failed()  # the others have their chance still
-            return
-        self._request.counters.hedges_won += 1
-        self._hedging.won(self._budgeted)
-        self._request.finish(answer, error)
+    Of several at a time an idle router gives its workers one each, where it gives the same text to the same worker
+    again and again.
+    """
+    match tries.kind:
+        case "invalid_response":
+            return int(tries.max_generations is None)
+        case "other_revision" if tries.refusals is not None:  # those that are refused cost nothing
+            most = MOST_HEDGES if tries.max_generations is None else tries.max_generations - tries.generations - 1
+            return min(most, tries.refusals.count)
+    return 0

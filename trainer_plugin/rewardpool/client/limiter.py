@@ -10,7 +10,7 @@ reason it never falls below an eighth of `concurrency`, and a router that says i
 """
 
 from collections import OrderedDict
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 LEAST_SHARE = 8
 """The number never falls below `concurrency` divided by this."""
@@ -78,22 +78,18 @@ class Waiter(Protocol):
         """End a wait that took too long, without a slot."""
 
 
-class AdaptiveLimiter:
-    """Limiter whose size changes without loss of a slot; requests without one wait in order."""
+W = TypeVar("W", bound=Waiter)
 
-    def __init__(self, size: int) -> None:
-        """Create a limiter with `size` free slots."""
-        self._size = size
-        self._taken = 0
-        self._waiting: OrderedDict[Waiter, None] = OrderedDict()
 
-    def take(self, waiter: Waiter) -> None:
-        """Start it with a slot, now or when there is one."""
-        if self._taken < self._size:
-            self._taken += 1
-            waiter.start()
-        else:
-            self._waiting[waiter] = None
+class Queue(Generic[W]):
+    """Requests that wait, in order."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[W, None] = OrderedDict()
+
+    def leave(self, waiter: W) -> None:
+        """Remove a request that waits no more."""
+        self._waiting.pop(waiter, None)
 
     def expire_before(self, since: float) -> None:
         """Expire those that wait since then or longer."""
@@ -102,9 +98,23 @@ class AdaptiveLimiter:
                 del self._waiting[waiter]
                 waiter.expire()
 
-    def leave(self, waiter: Waiter) -> None:
-        """End the wait."""
-        self._waiting.pop(waiter, None)
+
+class AdaptiveLimiter(Queue[Waiter]):
+    """Limiter whose size changes without loss of a slot; requests without one wait in order."""
+
+    def __init__(self, size: int) -> None:
+        """Create a limiter with `size` free slots."""
+        super().__init__()
+        self._size = size
+        self._taken = 0
+
+    def take(self, waiter: Waiter) -> None:
+        """Start it with a slot, now or when there is one."""
+        if self._taken < self._size:
+            self._taken += 1
+            waiter.start()
+        else:
+            self._waiting[waiter] = None
 
     def give_back(self) -> None:
         """Release a slot; the request that waits longest gets it."""

@@ -18,7 +18,8 @@ refused as too much (HTTP 408, 425, 429) are no part of this.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Protocol
+
+from rewardpool.client.exchange import Exchange
 
 PROBE_SECONDS = (0.15, 0.25)
 """Shortest and longest time between two of those that pause being sent early."""
@@ -32,18 +33,8 @@ SILENCE_SECONDS = 1.0
 """Without a success, after which one means that the pool is back."""
 
 
-class Cancellable(Protocol):
-    """A request in flight."""
-
-    def cancel(self) -> object:
-        """Close it."""
-
-
-class Pausing(Protocol):
-    """A request that pauses before its next attempt."""
-
-    def go_on_within(self, seconds: float) -> None:
-        """Send it after so many seconds from now, unless its pause is over earlier."""
+GoOn = Callable[[float], None]
+"""Ends the pause of a request within so many seconds from now."""
 
 
 class Outage:
@@ -53,13 +44,13 @@ class Outage:
         """`uniform` is a random number between two bounds."""
         self._uniform = uniform
         self._loop = asyncio.get_running_loop()
-        self._pausing: OrderedDict[Pausing, float] = OrderedDict()
+        self._pausing: OrderedDict[GoOn, float] = OrderedDict()
         """Earliest time for each; the one that pauses longest first."""
         self._probe: asyncio.TimerHandle | None = None
         self.answered_at = self._loop.time()
         """Time of the last answer (the loop's), or of the opening."""
         self._canary_at = 0.0
-        self._canaries: deque[Cancellable] = deque()
+        self._canaries: deque[Exchange] = deque()
 
     def answered(self) -> bool:
         """Count a success; returns whether it is the first after a silence, so that the pool is back."""
@@ -67,8 +58,8 @@ class Outage:
         silent = now - self.answered_at >= SILENCE_SECONDS
         self.answered_at = now
         if self._pausing:
-            for pausing in self._pausing:
-                pausing.go_on_within(self.spread_seconds())
+            for go_on in self._pausing:
+                go_on(self.spread_seconds())
             self._pausing.clear()
         return silent
 
@@ -76,18 +67,18 @@ class Outage:
         """Return the time that one of many requests waits before it is sent again, when the pool is back."""
         return self._uniform(0.0, WAKE_SECONDS)
 
-    def pauses(self, one: Pausing, *, at_least: float = 0.0) -> None:
+    def pauses(self, go_on: GoOn, *, at_least: float = 0.0) -> None:
         """Add a request that got no answer and pauses: its pause ends when it is its turn, or the pool is back.
 
         Its turn comes after `at_least` seconds, which a server requested.
         """
-        self._pausing[one] = self._loop.time() + at_least
+        self._pausing[go_on] = self._loop.time() + at_least
         if self._probe is None:
             self._plan()
 
-    def forget(self, one: Pausing) -> None:
+    def forget(self, go_on: GoOn) -> None:
         """Remove a request that pauses no more."""
-        self._pausing.pop(one, None)
+        self._pausing.pop(go_on, None)
 
     def unanswered_seconds(self, *, since: float) -> float:
         """Return how long, since that time (of the loop), nothing was answered."""
@@ -100,7 +91,7 @@ class Outage:
         self._canary_at = now + max(self._uniform(*CANARY_SECONDS), usual_seconds)
         return True
 
-    def canary_sent(self, canary: Cancellable) -> None:
+    def canary_sent(self, canary: Exchange) -> None:
         """Close the oldest of these requests when there is one too many."""
         self._canaries.append(canary)
         while len(self._canaries) > MOST_CANARIES:
@@ -121,5 +112,5 @@ class Outage:
         now = self._loop.time()
         if (first := next((one for one, may_go_at in self._pausing.items() if may_go_at <= now), None)) is not None:
             del self._pausing[first]
-            first.go_on_within(0.0)
+            first(0.0)
         self._plan()

@@ -3,6 +3,8 @@
     queued -> a slot is free -> attempt -> answered, it or a hedge beside it (`hedging.py`) -> the end, once
                                         -> RetryableError -> pause (`retry.py`) -> attempt … until the deadline
 
+The rules are in those modules, and this one runs them.
+
 Hedges race on while it pauses: one may sit at a silent worker, and nobody waits for that. The deadline counts from when
 the sample came, less the time in which it waited for a slot while others were answered, and for a place at a worker. A
 pool that answers nobody uses up the time of those that wait for a slot too. An attempt lasts until then: a worker that
@@ -16,24 +18,32 @@ its fields, for tens of thousands may wait.
 
 import asyncio
 import itertools
+import logging
 import os
 import uuid
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
 
-from rewardpool.client.attempt import Attempt, loop_time
-from rewardpool.client.exchange import MAX_ANSWER_BYTES
-from rewardpool.client.hedging import MOST_HEDGES, Hedging, Race
+from rewardpool.client.exchange import MAX_ANSWER_BYTES, Answer, Exchange
+from rewardpool.client.hedging import Hedging, Race, beside_retry
+from rewardpool.client.limiter import Queue
 from rewardpool.client.report import Counters
 from rewardpool.client.retry import (
-    Kind,
-    Refusals,
-    Retry,
+    AnotherRevisionError,
     RetryableError,
+    Tries,
     cause,
     deadline_error,
-    final_error,
+    end_after_look_up,
+    end_of_tries,
+    kind_of_status,
+    look_up_since,
+    next_pause,
+    retry_after_seconds,
+    unanswered,
+    where,
 )
 from rewardpool.client.tracing import trace_headers
 from rewardpool.client.transport import Connections, to_json
@@ -41,10 +51,16 @@ from rewardpool.deadline import already_waited
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import PoolError, SampleError
 from rewardpool.score_waits import Part
-from rewardpool_api.contract import ECHOING_PATHS, Echo, Fault, Worker
+from rewardpool_api.contract import ECHOING_PATHS, REQUEST_ID_HEADER, Echo, Worker, request_header
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+LOG_SECONDS = 10.0
+"""Seconds between two log lines about retries, at least."""
+MOST_RECHECK_SECONDS = 15.0
+"""Seconds between two checks of a request that is in work."""
 CLOCK_SECONDS = 1.0
 """Seconds between two questions how long a request that has used up half of its deadline waited for a place."""
 
@@ -63,15 +79,64 @@ _name_process()
 os.register_at_fork(after_in_child=_name_process)
 
 
-class Queue(Protocol):
-    """Queue in which a request waits."""
+def loop_time() -> float:
+    """Return the time of the running event loop, in seconds: the clock of all attempts."""
+    return asyncio.get_running_loop().time()
 
-    def leave(self, request: "ScoreRequest[Any]") -> None:
-        """Remove a request that has ended."""
+
+class Attempt(Exchange):
+    """One attempt on its way to the pool, which passes the answer on to its request."""
+
+    __slots__ = ("endpoint", "key", "request", "sent_at", "waited")
+
+    def __init__(self, request: "ScoreRequest[Any]", endpoint: Endpoint) -> None:
+        """Create an attempt, timestamped now, on the running event loop."""
+        super().__init__()
+        self.request = request
+        self.endpoint = endpoint
+        self.key: str | None = None
+        self.sent_at = loop_time()
+        """The loop's time."""
+        self.waited = 0.0
+        """Seconds for a place at a worker, as far as that is known."""
+
+    @property
+    def most_bytes(self) -> int:
+        return self.request.most_answer_bytes
+
+    def answered(self, answer: Answer) -> None:
+        self.request.attempt_answered(self, answer)
+
+    def failed(self, error: Exception) -> None:
+        self.request.attempt_ended(self, error=unanswered(error, self.endpoint))
+
+    def may_go_anew(self) -> bool:
+        """Return whether to send it on a new connection; a worker may have begun: one more generation."""
+        if not self.request.may_hedge:
+            return False
+        self.request.generations += 1
+        return True
+
+    def cancel(self) -> None:
+        """Close it: its answer is not wanted any more."""
+        if not self.is_over:
+            super().cancel()
+            self.request.attempt_ended(self, error=asyncio.CancelledError())
+
+
+@dataclass(slots=True, eq=False)
+class _Retry:
+    """Step between a failed attempt and the next one."""
+
+    error: RetryableError
+    sent_at: float
+    """Time at which the attempt was sent (the loop's time)."""
+    timer: asyncio.TimerHandle | None = None
+    """End of the pause."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class ScoreRequest(Generic[T]):
+class ScoreRequest(Tries, Generic[T]):
     """Request for one sample, for a judgement, or for several samples at once. For one use.
 
     What is asked and how the answer is read, subclasses say: a field for each would be two more objects that wait.
@@ -80,36 +145,12 @@ class ScoreRequest(Generic[T]):
     connections: Connections
     counters: Counters
     _: KW_ONLY
-    label: str
     path: str
     """Below the pool's URL."""
     samples: int = 1
     """Samples in it; with more than one it is sent once, and a RetryableError ends it."""
-    max_generations: int | None = None
-    """Most attempts at a worker, hedges included, where each may cost a generation; None: by `max_attempts`."""
-
     seconds: float = field(default_factory=already_waited)
     """Seconds from its first attempt's due time to its end; before that, those of its deadline that were used up."""
-    attempts: int = field(default=0, init=False)
-    """Sent so far, hedges among them."""
-    generations: int = field(default=0, init=False)
-    """Attempts that may have reached a worker."""
-    retries: int = field(default=0, init=False)
-    """Attempts that failed and were worth another one."""
-    refusals: "Refusals | None" = field(default=None, init=False)
-    """Answers by workers of another revision than the one that may answer."""
-    failed_at: float | None = field(default=None, init=False)
-    """Time at which the latest failed attempt was sent (the loop's time)."""
-    overtaken: int = field(default=0, init=False)
-    """Retries since or during which the pool answered another request."""
-    failures: float = field(default=0.0, init=False)
-    """Failed attempts at a worker, the only ones that are bounded by number; see `FAILURES` in `retry`."""
-    kind: Kind | None = field(default=None, init=False)
-    problem: str = field(default="", init=False)
-    """The last RetryableError, in words."""
-    fault: Fault = field(default="infra", init=False)
-    refused_keys: frozenset[str | None] = field(default=frozenset(), init=False)
-    """Since all of them were tried last."""
     last_sent_at: float = field(default=0.0, init=False)
     """Time at which the latest attempt was sent (the loop's time)."""
     trace: str = field(default_factory=trace_headers, init=False)
@@ -119,7 +160,7 @@ class ScoreRequest(Generic[T]):
     has_ended: bool = field(default=False, init=False)
 
     _number: int = field(default_factory=_NUMBERS.__next__, init=False)
-    _queue: Queue | None = field(default=None, init=False)
+    _queue: Queue[Any] | None = field(default=None, init=False)
     _queued_at: float = field(default=0.0, init=False)
     _spent_until: float = field(default=0.0, init=False)
     """End of the time that is accounted for in `Counters.waits` (the loop's time)."""
@@ -131,11 +172,11 @@ class ScoreRequest(Generic[T]):
     """Body for that endpoint, encoded once for each."""
     _primary: Attempt | None = field(default=None, init=False)
     """The present attempt, hedges aside; None in a pause."""
-    _retry: Retry | None = field(default=None, init=False)
-    """Pause and look-up before the next attempt, from the end of the last one on."""
+    _retry: _Retry | None = field(default=None, init=False)
+    """Look-up and pause before the next attempt, from the end of the last one on."""
     _given_up: RetryableError | SampleError | None = field(default=None, init=False)
     """Reason for which no further attempt is made; hedges in flight may still succeed."""
-    _race: "Race[T] | None" = field(default=None, init=False)
+    _race: Race | None = field(default=None, init=False)
     _callbacks: "tuple[Callable[[ScoreRequest[T]], None], ...]" = field(default=(), init=False)
     _answer: T = field(init=False)
     _error: BaseException | None = field(default=None, init=False)
@@ -224,11 +265,6 @@ class ScoreRequest(Generic[T]):
         return self.has_ended and self._error is None
 
     @property
-    def may_hedge(self) -> bool:
-        """True if one more generation may be requested beside the others."""
-        return self.max_generations is None or self.generations < self.max_generations
-
-    @property
     def has_failed_for_good(self) -> bool:
         """True if a further failure at a worker is the last one."""
         if self.max_generations is not None:
@@ -266,7 +302,7 @@ class ScoreRequest(Generic[T]):
         self.wait_in(self.connections.slots)
         self.connections.slots.take(self)
 
-    def wait_in(self, queue: Queue) -> None:
+    def wait_in(self, queue: Queue[Any]) -> None:
         """Wait from now on."""
         self._queue = queue
         self._queued_at = self._spent_until = loop_time()
@@ -286,7 +322,18 @@ class ScoreRequest(Generic[T]):
         """End it while it waits: its deadline is over."""
         self.leave_queue()
         self._count_samples()
-        self.finish(error=deadline_error(self))
+        self._deadline_passed()
+
+    def _deadline_passed(self) -> None:
+        connections, said = self.connections, self.connections.in_work.worked_seconds(self.id)
+        error = deadline_error(
+            self,
+            connections.endpoint,
+            timeout=connections.config.timeout,
+            worked=None if said is None else said[0],
+            not_ready=connections.resolver.not_ready,
+        )
+        self.finish(error=error)
 
     def _spent(self, part: Part, *, until: float | None = None) -> None:
         """Account for the time since the last call, until then or until now."""
@@ -302,7 +349,7 @@ class ScoreRequest(Generic[T]):
         failed = self.retries or isinstance(error, RetryableError)
         self._spent("cold_starts" if self.kind == "waiting" else "retries" if failed else "serving")
 
-    def spent_until_answer(self, attempt: Attempt, answer: T) -> None:
+    def _spent_until_answer(self, attempt: Attempt, answer: T) -> None:
         """Account for the time of an attempt that is answered now; of a hedge, for the time before it too."""
         if self.counters.waits is None:
             return
@@ -335,22 +382,14 @@ class ScoreRequest(Generic[T]):
                 hedging.sent()
                 if self._race is not None:
                     self._race.next_attempt()
-                if (beside := self._beside_retry()) > 0:
-                    self._racing(hedging).send_beside(beside)
+                if (beside := beside_retry(self)) > 0:
+                    race = self._racing()
+                    for _ in range(min(beside, race.room)):
+                        self._send_hedge(race)
             self._primary = self._sent()
         except Exception as error:
             # Whoever began it may not know of it yet.
             asyncio.get_running_loop().call_soon(self.finish, None, error)
-
-    def _beside_retry(self) -> int:
-        """Return how many are sent beside a further attempt from the start, so that it comes to other workers too."""
-        match self.kind:
-            case "invalid_response":
-                return int(self.max_generations is None)
-            case "other_revision" if self.refusals is not None:  # those that are refused cost nothing
-                most = MOST_HEDGES if self.max_generations is None else self.max_generations - self.generations - 1
-                return min(most, self.refusals.count)
-        return 0
 
     def _encode(self, endpoint: Endpoint) -> None:
         if self._endpoint is not endpoint:
@@ -364,14 +403,51 @@ class ScoreRequest(Generic[T]):
         self.generations += 1
         self.counters.attempts += 1
         self.last_sent_at = attempt.sent_at
-        self.connections.send(attempt, self._body)
+        if self.refused_keys and self.refused_keys.issuperset(attempt.endpoint.keys):
+            self.refused_keys = frozenset()  # all over again
+        attempt.key = self.connections.key_for(attempt.endpoint, self.refused_keys)
+        # The second one is for logs, and some gateways write their own there.
+        headers = (
+            f"{REQUEST_ID_HEADER}: {request_header(self.id, self.revision)}\r\n"
+            f"x-request-id: {self.attempt_id}\r\n{self.trace}"
+        )
+        self.connections.send(attempt, attempt.endpoint, self.path, key=attempt.key, headers=headers, body=self._body)
         return attempt
+
+    def attempt_answered(self, attempt: Attempt, answer: Answer) -> None:
+        """Read an attempt's answer. It must not raise."""
+        connections = self.connections
+        if answer.status == 200:
+            connections.key_accepted(attempt.key)
+        elif kind_of_status(answer.status) == "unauthorized":
+            self.refused_keys |= {attempt.key}
+        try:
+            result = self.read(answer.status, answer.body)
+        except RetryableError as error:
+            error.retry_after = retry_after_seconds(answer.retry_after, now=datetime.now(UTC))
+            if error.kind == "busy":
+                connections.overloaded(sent_at=attempt.sent_at, now=loop_time())
+            self.attempt_ended(attempt, error=error.with_traceback(None))  # its frames have this request, which has it
+        except SampleError as error:
+            if error.status is None:
+                connections.pool_answered()
+            self.attempt_ended(attempt, error=error.with_traceback(None))
+        except Exception as error:  # a mistake in what reads it is the request's end, not the connection's
+            self.attempt_ended(attempt, error=error)
+        else:
+            if not self.has_ended:
+                seconds = loop_time() - attempt.sent_at
+                connections.answered(seconds)
+                if (hedging := connections.hedging(self.path)) is not None:
+                    hedging.answered(seconds)
+                self._spent_until_answer(attempt, result)
+            self.attempt_ended(attempt, result)
 
     def attempt_ended(self, attempt: Attempt, answer: T | None = None, error: BaseException | None = None) -> None:
         """An attempt came to its end: an answer, or an error, a RetryableError where another attempt may help."""
         if attempt is not self._primary:
             if self._race is not None:
-                self._race.ended(attempt, answer, error)
+                self._hedge_ended(self._race, attempt, answer, error)
             return
         self._primary = None
         if self.has_ended:
@@ -379,40 +455,121 @@ class ScoreRequest(Generic[T]):
         if not isinstance(error, RetryableError):
             self.finish(answer, error)
         elif self.samples > 1:
-            self.give_up(error)
+            self._give_up(error)
         else:
-            self._retry = Retry(self, error, attempt.endpoint, attempt.sent_at)
-            self._retry.begin()
+            self._retry_after(error, attempt)
 
-    def attempt_again(self) -> None:
-        """The pause is over."""
-        self._retry = None
-        self._spent_in_vain(None)
-        if not self.has_ended:
-            self._begin_attempt()
-
-    def give_up(self, error: RetryableError | SampleError) -> None:
-        """Make no further attempt."""
+    def _give_up(self, error: RetryableError | SampleError) -> None:
+        """Make no further attempt; hedges in flight may still succeed."""
         self._given_up = error
-        self.hedge_failed()
+        self._end_if_hopeless()
 
-    def refused(self, *, beside: bool = False) -> Refusals:
-        """Count an answer of a worker of another revision, to a hedge or not; return all that are counted."""
-        if self.refusals is None:
-            self.refusals = Refusals(loop_time())
-        self.refusals.attempts += not beside
-        self.refusals.beside += beside
-        return self.refusals
-
-    @property
-    def failed_beside(self) -> RetryableError | None:
-        """Failure at a worker of a hedge beside the attempt that ended last."""
-        return None if self._race is None else self._race.failed_at_worker
-
-    def hedge_failed(self) -> None:
-        """A hedge came to nothing: if it was the last hope, so did the request."""
+    def _end_if_hopeless(self) -> None:
+        """End it where no further attempt is made, and no hedge is in flight."""
         if self._given_up is not None and not (self._race is not None and self._race.hedges):
             self.finish(error=self._given_up)
+
+    # Between two attempts. No task of its own: a look-up is one for all who wait for it, and a pause is a timer.
+
+    def _retry_after(self, error: RetryableError, attempt: Attempt) -> None:
+        """Schedule the next attempt, or end the request where none is worthwhile."""
+        connections, used, now = self.connections, attempt.endpoint, loop_time()
+        self._retry = retry = _Retry(error, attempt.sent_at)
+        beside = None if self._race is None else self._race.failed_at_worker
+        counted = self.count_failure(error, beside=beside, now=now)
+        end = end_of_tries(self, error, counted, pool=used.pool, is_last=self.has_failed_for_good, now=now)
+        if end is not None:
+            self._give_up(end)
+            return
+        since = look_up_since(error, used, admitted=connections.admitted, now=connections.clock())
+        if since is None:
+            self._pause(retry)
+        else:
+            self._look_up(retry, used, since)
+
+    def _look_up(self, retry: _Retry, used: Endpoint, since: float) -> None:
+        """Go on when it is known whether the pool has moved, which may be now."""
+        resolver = self.connections.resolver
+
+        def looked_up(task: "asyncio.Task[None]") -> None:
+            if self.has_ended:
+                return
+            if task.cancelled():
+                self.finish(error=RuntimeError("the pool is closed"))
+            elif (unusable := task.exception()) is not None:
+                self.finish(error=unusable)
+            else:
+                self._look_up(retry, used, since)
+
+        if (moved := resolver.moved(used, since=since)) is None:
+            resolver.look_up().add_done_callback(looked_up)
+            return
+        is_refused = not self.connections.admitted and self.refused_keys.issuperset(self.connections.endpoint.keys)
+        end = end_after_look_up(self, retry.error, used, moved=moved, is_refused=is_refused)
+        if isinstance(end, PoolError):
+            self.finish(error=end)
+        elif end is not None:
+            self._give_up(end)
+        else:
+            if retry.error.kind == "unreachable" and not moved and resolver.problem:
+                self.problem += f"; looking it up again: {resolver.problem}"
+            self._pause(retry)
+
+    def _pause(self, retry: _Retry) -> None:
+        connections, error = self.connections, retry.error
+        self._log_retry()
+        if error.kind == "unauthorized" and not self.refused_keys.issuperset(connections.endpoint.keys):
+            # Another key is tried at once: the connection is likely the same, and then so is the router.
+            self._attempt_again()
+            return
+        seconds, is_away = next_pause(
+            self,
+            error,
+            sent_at=retry.sent_at,
+            answered_at=connections.outage.answered_at,
+            uniform=connections.uniform,
+        )
+        self._go_on_within(seconds)
+        if is_away:
+            connections.outage.pauses(self._go_on_within, at_least=error.retry_after or 0.0)
+
+    def _log_retry(self) -> None:
+        counters, now = self.counters, self.connections.clock()
+        log.debug("retrying %s after attempt %d: %s", self.label, self.attempts, self.problem)
+        if now - counters.retry_logged_at >= LOG_SECONDS:
+            counters.retry_logged_at = now
+            log.warning(
+                "%d samples needed a retry so far %s; now sample %s, attempt %d (request %s): %s",
+                counters.retried,
+                dict(counters.retries),
+                self.label,
+                self.attempts,
+                self.attempt_id,
+                self.problem,
+            )
+
+    def _go_on_within(self, seconds: float) -> None:
+        """Send the next attempt after so many seconds, unless its pause is over earlier."""
+        if (retry := self._retry) is None:
+            return
+        if retry.timer is not None:
+            if retry.timer.when() <= loop_time() + seconds:
+                return
+            retry.timer.cancel()
+        retry.timer = self.connections.call_later(seconds, self._attempt_again)
+
+    def _attempt_again(self) -> None:
+        """The pause is over."""
+        self._end_pause()
+        self.counters.retry(self.kind or "", first=self.retries == 1)
+        self._spent_in_vain(None)
+        self._begin_attempt()
+
+    def _end_pause(self) -> None:
+        if self._retry is not None and self._retry.timer is not None:
+            self._retry.timer.cancel()
+            self.connections.outage.forget(self._go_on_within)
+        self._retry = None  # it has the error, whose frames have this request
 
     # While it is slow.
 
@@ -425,11 +582,13 @@ class ScoreRequest(Generic[T]):
             self._look_at_clock(self._primary)
         deadline = (self._began or now) + timeout
         if now >= deadline:
-            self.finish(error=deadline_error(self))
+            self._deadline_passed()
             return deadline
         due = [deadline, max(deadline - timeout / 2, now + often)]
         hedging = self.connections.hedging(self.path)
-        due.append(now + (self._racing(hedging).look(now) if hedging is not None else self.connections.soonest_seconds))
+        due.append(
+            now + (self._check_hedges(hedging, now) if hedging is not None else self.connections.soonest_seconds)
+        )
         return min(due)
 
     def _look_at_clock(self, attempt: Attempt) -> None:
@@ -447,23 +606,79 @@ class ScoreRequest(Generic[T]):
             asyncio.get_running_loop().call_later(seconds, self._send_if_held, hedging)
 
     def _send_if_held(self, hedging: Hedging) -> None:
-        if not self.has_ended:
-            self._racing(hedging).send_if_held(loop_time())
+        now, primary = loop_time(), self._primary
+        if self.has_ended or primary is None or not self.may_hedge or not hedging.is_straggler(now - primary.sent_at):
+            return
+        if self.connections.in_work.verdict(self.id, sent_at=primary.sent_at) not in ("in_work", "asking"):
+            self._send_hedge(self._racing())
 
-    def _racing(self, hedging: Hedging) -> Race[T]:
+    def _check_hedges(self, hedging: Hedging, now: float) -> float:
+        """Send a hedge where one is due; returns after how many seconds to check again."""
+        race, soonest, outage = self._racing(), self.connections.soonest_seconds, self.connections.outage
+        if self._primary is None or not self.may_hedge:
+            return soonest  # in a pause; the next attempt may be a straggler in its turn
+        sent_at = self._primary.sent_at
+        elapsed = now - sent_at
+        # The workers are asked a little earlier than the answer is needed.
+        early = hedging.straggles_in(elapsed) - hedging.floor_seconds / 2
+        if early > 0:
+            return early
+        is_urgent = hedging.usual_seconds > 0
+        verdict = self.connections.in_work.verdict(self.id, sent_at=sent_at, is_urgent=is_urgent)
+        if verdict == "in_work":
+            return min(MOST_RECHECK_SECONDS, max(soonest, elapsed / 4))
+        if verdict == "asking":
+            return 0.0
+        wait = soonest
+        if race.room > 0:
+            is_lost = verdict in ("lost", "silent")
+            wait = hedging.wait(now - self.last_sent_at, beside=race.sent, is_lost=is_lost)
+            if wait == 0:
+                hedging.spend()
+                race.budgeted += 1
+                self._send_hedge(race)
+                if race.sent == 1:
+                    # The question took time, which the next one does not wait once more.
+                    self.last_sent_at -= min(hedging.floor_seconds / 2, elapsed - hedging.patience)
+                wait = hedging.wait(now - self.last_sent_at, beside=race.sent, is_lost=is_lost)
+        if not hedging.is_straggler(elapsed):
+            return wait
+        # Where nothing at all is answered, one of those that are held is sent anew, in its turn.
+        if outage.wants_canary(sent_at=sent_at, usual_seconds=hedging.usual_seconds, now=now):
+            outage.canary_sent(self._send_hedge(race))
+        return min(wait, soonest)
+
+    def _racing(self) -> Race:
         if self._race is None:
-            self._race = Race(self, hedging)
+            self._race = Race()
         return self._race
 
-    @property
-    def primary_sent_at(self) -> float | None:
-        """Time at which the present attempt was sent, hedges aside (the loop's time); None while there is none."""
-        return None if self._primary is None or self.has_ended else self._primary.sent_at
-
-    def send_hedge(self) -> Attempt:
+    def _send_hedge(self, race: Race) -> Attempt:
         """Send one more beside the attempt of now."""
+        race.sent += 1
         self.counters.hedges += 1
-        return self._sent()
+        hedge = self._sent()
+        race.hedges.append(hedge)
+        return hedge
+
+    def _hedge_ended(self, race: Race, hedge: Attempt, answer: T | None, error: BaseException | None) -> None:
+        """A hedge was answered, or will not be."""
+        race.hedges.remove(hedge)
+        if self.has_ended:
+            return
+        if isinstance(error, RetryableError) and not error.may_have_cost:
+            self.generations -= 1
+        if isinstance(error, AnotherRevisionError):
+            self.count_refusal(now=loop_time(), beside=True)
+        if isinstance(error, RetryableError | asyncio.CancelledError):
+            if isinstance(error, RetryableError) and error.kind == "worker":
+                race.failed_at_worker = error
+            self._end_if_hopeless()  # the others have their chance still
+            return
+        self.counters.hedges_won += 1
+        if (hedging := self.connections.hedging(self.path)) is not None:
+            hedging.won(race.budgeted)
+        self.finish(answer, error)
 
     def _in_flight(self) -> list[Attempt]:
         """Attempts that are neither answered nor closed."""
@@ -486,10 +701,10 @@ class ScoreRequest(Generic[T]):
             if self.is_score:
                 self.connections.breaker.scored()
         else:
-            if self.samples == 1:
-                if (caused := cause(error)) is not None:
-                    self.counters.failed(*caused)
-                error = final_error(self, error)
+            if self.samples == 1 and (caused := cause(error)) is not None:
+                self.counters.failed(*caused)
+                if isinstance(error, SampleError):
+                    error = self.connections.breaker.failed(error, where=where(self.connections.endpoint))
             self._error = error
         self._count_end()
         queue, self._queue = self._queue, None
@@ -525,9 +740,7 @@ class ScoreRequest(Generic[T]):
 
     def _close_attempts(self) -> None:
         """Close what is in flight; stragglers a little later, so that the router goes on to count them."""
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None  # it has the error, whose frames have this request
+        self._end_pause()
         hedging = None if isinstance(self._error, asyncio.CancelledError) else self.connections.hedging(self.path)
         now = loop_time()
         for attempt in self._in_flight():

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from rewardpool.client.exchange import Exchange
+
 LEFT_OPEN_SECONDS = 5.0
 """Seconds for a request that is still not answered when another one beside it was."""
 LEAST_LEFT_OPEN = 8
@@ -28,17 +30,6 @@ class TimedRequest(Protocol):
 
     def send_again(self, seconds: float) -> None:
         """The pool is back: send a request beside one that waits there since before, after so many seconds."""
-
-
-class Straggler(Protocol):
-    """An attempt that lost a race."""
-
-    @property
-    def is_over(self) -> bool:
-        """True if it was answered or closed."""
-
-    def cancel(self) -> None:
-        """Close it."""
 
 
 class RequestTimer:
@@ -59,7 +50,7 @@ class RequestTimer:
         self._most_left = max(LEAST_LEFT_OPEN, most_left_open)
         self._in_flight: dict[TimedRequest, float] = {}
         """Due time of each."""
-        self._left: deque[tuple[float, Straggler]] = deque()
+        self._left: deque[tuple[float, Exchange]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -78,7 +69,7 @@ class RequestTimer:
         for one in list(self._in_flight):
             tell(one)
 
-    def leave_open(self, lost: Straggler) -> None:
+    def leave_open(self, lost: Exchange) -> None:
         """Close a request that lost, but not now."""
         self._left.append((self._loop.time() + LEFT_OPEN_SECONDS, lost))
         if len(self._left) > self._most_left:

@@ -1,6 +1,7 @@
 """Rules of retries: whether another attempt may help, the pause before it, and when the request fails.
 
-A failed attempt is a `RetryableError` of one kind, and the kind alone decides:
+`Tries` is the state of one request, and the rules are functions of it, which `request.py` calls. A failed attempt is a
+`RetryableError` of one kind, and the kind alone decides:
 
 | kind | what happened | another attempt |
 |---|---|---|
@@ -36,13 +37,11 @@ A key that worked and is refused is being rotated: routers change to the new one
 for some seconds it is chance which of the two keys is right. A key that never worked is a mistake, and said at once.
 """
 
-import asyncio
-import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from rewardpool.backoff import LONGEST_PAUSE_SECONDS, pause_seconds
 from rewardpool.client.connect import UnreachableError
@@ -61,11 +60,6 @@ from rewardpool.errors import (
     WrongTokenizerError,
 )
 from rewardpool_api.contract import WAITING_PAUSE_SECONDS, Fault, InvalidResponseError, OtherRevisionError
-
-if TYPE_CHECKING:
-    from rewardpool.client.request import ScoreRequest
-
-log = logging.getLogger(__name__)
 
 Kind = Literal[
     "unreachable",
@@ -99,8 +93,6 @@ LOOK_AGAIN_HERE_SECONDS = 0.2
 """The same where the address is in a file of this machine, which costs nothing."""
 LOOK_AGAIN_WAITING_SECONDS = 15.0
 """The same of a pool that is there and has no worker."""
-LOG_SECONDS = 10.0
-"""Seconds between two log lines about retries, at least."""
 
 _BY_STATUS: dict[int, Kind] = {
     401: "unauthorized",
@@ -227,177 +219,176 @@ def retry_after_seconds(header: str | None, *, now: datetime) -> float | None:
     return max(0.0, seconds)
 
 
-@dataclass(slots=True, eq=False)
-class Retry:
-    """Step between an attempt that failed and the next one: a look-up where that may help, and a pause.
+@dataclass(slots=True, eq=False, repr=False)
+class Tries:
+    """Attempts of one request so far, by which the rules decide."""
 
-    No task of its own: a look-up is one for all who wait for it, and a pause is a timer of the event loop.
-    """
+    _: KW_ONLY
+    label: str
+    max_generations: int | None = None
+    """Most attempts at a worker, hedges included, where each may cost a generation; None: by `max_attempts`."""
 
-    request: "ScoreRequest[Any]"
-    error: RetryableError
-    used: Endpoint
-    sent_at: float
-    """Time at which it was sent (the loop's time)."""
-    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    attempts: int = field(default=0, init=False)
+    """Sent so far, hedges among them."""
+    generations: int = field(default=0, init=False)
+    """Attempts that may have reached a worker."""
+    retries: int = field(default=0, init=False)
+    """Attempts that failed and were worth another one."""
+    refusals: Refusals | None = field(default=None, init=False)
+    """Answers by workers of another revision than the one that may answer."""
+    failed_at: float | None = field(default=None, init=False)
+    """Time at which the latest failed attempt was sent (the loop's time)."""
+    overtaken: int = field(default=0, init=False)
+    """Retries since or during which the pool answered another request."""
+    failures: float = field(default=0.0, init=False)
+    """Failed attempts at a worker, the only ones that are bounded by number; see `FAILURES`."""
+    kind: Kind | None = field(default=None, init=False)
+    problem: str = field(default="", init=False)
+    """The last RetryableError, in words."""
+    fault: Fault = field(default="infra", init=False)
+    refused_keys: frozenset[str | None] = field(default=frozenset(), init=False)
+    """Since all of them were tried last."""
 
-    def begin(self) -> None:
-        """Schedule the next attempt, or end the request where none is worthwhile."""
-        request, error = self.request, self.error
-        request.retries += 1
-        request.kind, request.problem, request.fault = error.kind, error.problem, error.fault
-        failed = error
-        if error.kind == "other_revision" and request.failed_beside is not None:
-            # Of those sent beside it, which may be several at a time, all together count once.
-            failed = request.failed_beside
-        request.failures += FAILURES.get(failed.kind, 0.0)
+    @property
+    def may_hedge(self) -> bool:
+        """True if one more generation may be requested beside the others."""
+        return self.max_generations is None or self.generations < self.max_generations
+
+    def count_failure(self, error: RetryableError, *, beside: RetryableError | None, now: float) -> RetryableError:
+        """Count a failed attempt, and `beside`, a failed hedge; return the one that counts against `max_attempts`."""
+        self.retries += 1
+        self.kind, self.problem, self.fault = error.kind, error.problem, error.fault
+        # Of those sent beside it, which may be several at a time, all together count once.
+        counted = beside if error.kind == "other_revision" and beside is not None else error
+        self.failures += FAILURES.get(counted.kind, 0.0)
         if not error.may_have_cost:
-            request.generations -= 1
-        if isinstance(error, AnotherRevisionError) and request.refused().are_final(
-            now=asyncio.get_running_loop().time()
-        ):
-            request.give_up(RevisionGoneError(request.label, self.used.pool, error.wanted, error.found))
-            return
-        if failed.may_have_cost and request.has_failed_for_good:
-            problem = f"no usable answer in {request.attempts} attempts; last: {failed.problem}"
-            request.give_up(ScoreError(request.label, problem, fault=failed.fault, kind=failed.kind))
-        elif (since := self._looked_up_since()) is None:
-            self._pause()
-        else:
-            self._look_up(since)
+            self.generations -= 1
+        if isinstance(error, AnotherRevisionError):
+            self.count_refusal(now=now)
+        return counted
 
-    def cancel(self) -> None:
-        """The request has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self.request.connections.outage.forget(self)
-
-    def go_on_within(self, seconds: float) -> None:
-        connections = self.request.connections
-        if self._timer is not None:
-            if self._timer.when() <= asyncio.get_running_loop().time() + seconds:
-                return
-            self._timer.cancel()
-        self._timer = connections.call_later(seconds, self._over)
-
-    def _looked_up_since(self) -> float | None:
-        """The pool has to have been looked up since then (the clock's time); None: that cannot help."""
-        connections, now = self.request.connections, self.request.connections.clock()
-        match self.error.kind:
-            case "unauthorized":
-                return now - LOOK_AGAIN_SECONDS if connections.admitted else now
-            case "not_found" | "wrong_model":
-                return now
-            case "unreachable":
-                is_here = isinstance(self.used.source, LocalSource)
-                return now - (LOOK_AGAIN_HERE_SECONDS if is_here else LOOK_AGAIN_SECONDS)
-            case "waiting":
-                # No hurry, but the address may have become another pool's.
-                return now - LOOK_AGAIN_WAITING_SECONDS
-        return None
-
-    def _look_up(self, since: float) -> None:
-        """Go on when it is known whether the pool has moved, which may be now."""
-        resolver = self.request.connections.resolver
-
-        def looked_up(task: "asyncio.Task[None]") -> None:
-            if self.request.has_ended:
-                return
-            if task.cancelled():
-                self.request.finish(error=RuntimeError("the pool is closed"))
-            elif (unusable := task.exception()) is not None:
-                self.request.finish(error=unusable)
-            else:
-                self._look_up(since)
-
-        if (moved := resolver.moved(self.used, since=since)) is None:
-            resolver.look_up().add_done_callback(looked_up)
-        else:
-            self._looked_up(moved=moved)
-
-    def _looked_up(self, *, moved: bool) -> None:
-        request, error, used = self.request, self.error, self.used
-        connections = request.connections
-        match error.kind:
-            case "unauthorized" if not connections.admitted and request.refused_keys.issuperset(
-                connections.endpoint.keys
-            ):
-                request.finish(error=_no_access(used, error.problem))
-                return
-            case "not_found" if not moved:
-                problem = f"{_where(used)}, does not serve it: {error.problem}"
-                final = ScoreError(request.label, problem, kind="not_found")
-                final.status = error.status
-                request.give_up(final)
-                return
-            case "wrong_model" if not moved:
-                requested = used.model_fields.get("user") or used.served_name
-                request.finish(error=WrongModelError(_where(used), requested, error.served, error.problem))
-                return
-            case "unreachable" if not moved and connections.resolver.problem:
-                request.problem += f"; looking it up again: {connections.resolver.problem}"
-        self._pause()
-
-    def _pause(self) -> None:
-        request, error = self.request, self.error
-        connections = request.connections
-        _log_retry(request)
-        if error.kind == "unauthorized" and not request.refused_keys.issuperset(connections.endpoint.keys):
-            # Another key is tried at once: the connection is likely the same, and then so is the router.
-            self._over()
-            return
-        retries, kind = request.retries, error.kind
-        is_away = error.is_away
-        before = self.sent_at if request.failed_at is None else request.failed_at
-        request.failed_at = self.sent_at
-        if is_away and connections.outage.answered_at > before:
-            # The pool answers others, so earlier failures are no reason for a long pause. Trap: this counts from the
-            # attempt before. An attempt that is refused within a millisecond has seen no answer, and would be sent
-            # again at each answer to another sample.
-            request.overtaken += 1
-            retries, kind, is_away = request.overtaken, "busy", False
-        self.go_on_within(pause_before(retries, kind, uniform=connections.uniform, retry_after=error.retry_after))
-        if is_away:
-            connections.outage.pauses(self, at_least=error.retry_after or 0.0)
-
-    def _over(self) -> None:
-        self._timer = None  # which has this
-        request = self.request
-        request.connections.outage.forget(self)
-        request.counters.retry(self.error.kind, first=request.retries == 1)
-        request.attempt_again()
+    def count_refusal(self, *, now: float, beside: bool = False) -> None:
+        """Count an answer of a worker of another revision, to a hedge or not."""
+        if self.refusals is None:
+            self.refusals = Refusals(now)
+        self.refusals.attempts += not beside
+        self.refusals.beside += beside
 
 
-def deadline_error(request: "ScoreRequest[Any]") -> SampleError | PoolError:
-    """The error of a request whose deadline passed."""
-    connections = request.connections
-    if request.kind == "unauthorized":
+def end_of_tries(
+    tries: Tries, error: RetryableError, counted: RetryableError, *, pool: str, is_last: bool, now: float
+) -> SampleError | None:
+    """Return the error with which a failed attempt ends its request; None where another one may help.
+
+    Args:
+        tries: With that attempt.
+        error: Of the attempt.
+        counted: The failure that counts, as `Tries.count_failure` returned it.
+        pool: Its name.
+        is_last: Whether a failure at a worker is the last one.
+        now: The loop's time.
+    """
+    if isinstance(error, AnotherRevisionError) and tries.refusals is not None and tries.refusals.are_final(now=now):
+        return RevisionGoneError(tries.label, pool, error.wanted, error.found)
+    if counted.may_have_cost and is_last:
+        problem = f"no usable answer in {tries.attempts} attempts; last: {counted.problem}"
+        return ScoreError(tries.label, problem, fault=counted.fault, kind=counted.kind)
+    return None
+
+
+def look_up_since(error: RetryableError, used: Endpoint, *, admitted: bool, now: float) -> float | None:
+    """Return since when the pool has to have been looked up before another attempt; None: that cannot help."""
+    match error.kind:
+        case "unauthorized":
+            return now - LOOK_AGAIN_SECONDS if admitted else now
+        case "not_found" | "wrong_model":
+            return now
+        case "unreachable":
+            is_here = isinstance(used.source, LocalSource)
+            return now - (LOOK_AGAIN_HERE_SECONDS if is_here else LOOK_AGAIN_SECONDS)
+        case "waiting":
+            # No hurry, but the address may have become another pool's.
+            return now - LOOK_AGAIN_WAITING_SECONDS
+    return None
+
+
+def end_after_look_up(
+    tries: Tries, error: RetryableError, used: Endpoint, *, moved: bool, is_refused: bool
+) -> SampleError | PoolError | None:
+    """Return the error that a look-up of the pool has made final; None where another attempt may help.
+
+    Args:
+        tries: With the failed attempt.
+        error: Of the attempt.
+        used: Endpoint of the attempt.
+        moved: Whether the pool is elsewhere now.
+        is_refused: Whether the pool took no key ever, and refused all that there are.
+    """
+    match error.kind:
+        case "unauthorized" if is_refused:
+            return _no_access(used, error.problem)
+        case "not_found" if not moved:
+            final = ScoreError(tries.label, f"{where(used)}, does not serve it: {error.problem}", kind="not_found")
+            final.status = error.status
+            return final
+        case "wrong_model" if not moved:
+            requested = used.model_fields.get("user") or used.served_name
+            return WrongModelError(where(used), requested, error.served, error.problem)
+    return None
+
+
+def next_pause(
+    tries: Tries, error: RetryableError, *, sent_at: float, answered_at: float, uniform: Callable[[float, float], float]
+) -> tuple[float, bool]:
+    """Return the seconds before the next attempt, and whether the pool is away: an answer to another ends the pause.
+
+    Args:
+        tries: Counts the pause.
+        error: Of the failed attempt.
+        sent_at: Time at which that was sent; times are the loop's.
+        answered_at: Time at which the pool answered last.
+        uniform: A random number between two bounds.
+    """
+    retries, kind, is_away = tries.retries, error.kind, error.is_away
+    before = sent_at if tries.failed_at is None else tries.failed_at
+    tries.failed_at = sent_at
+    if is_away and answered_at > before:
+        # The pool answers others, so earlier failures are no reason for a long pause. Trap: this counts from the
+        # attempt before. An attempt that is refused within a millisecond has seen no answer, and would be sent
+        # again at each answer to another sample.
+        tries.overtaken += 1
+        retries, kind, is_away = tries.overtaken, "busy", False
+    return pause_before(retries, kind, uniform=uniform, retry_after=error.retry_after), is_away
+
+
+def deadline_error(
+    tries: Tries, endpoint: Endpoint, *, timeout: float, worked: float | None, not_ready: str
+) -> SampleError | PoolError:
+    """Return the error of a request whose deadline passed.
+
+    Args:
+        tries: Of the request.
+        endpoint: Present one.
+        timeout: Seconds of the deadline.
+        worked: Seconds for which a worker had worked on it; None where no worker says so.
+        not_ready: Reason why the pool was not ready when it was looked up last; else empty.
+    """
+    if tries.kind == "unauthorized":
         # No trouble of this sample's: every further one would meet it too.
-        return _no_access(connections.endpoint, request.problem)
-    fault: Fault = request.fault
-    if request.attempts == 0:
+        return _no_access(endpoint, tries.problem)
+    fault: Fault = tries.fault
+    if tries.attempts == 0:
         fault = "capacity"
         problem = "others waited before it, and the pool answered none of them"
     else:
-        problem = request.problem or "the first attempt had no answer yet"
-        if (said := connections.in_work.worked_seconds(request.id)) is not None:
-            worked, _ = said
-            if worked > 0:
-                fault, problem = "verifier", f"a worker had worked on it for {worked:.1f} s when it was asked last"
-            else:
-                fault, problem = "capacity", "it waited for a place at a worker when that was asked last"
-    if connections.resolver.not_ready:
-        problem += f"; when the pool was looked up last: {connections.resolver.not_ready}"
-    return DeadlineError(
-        request.label, connections.config.timeout, request.attempts, problem, fault=fault, kind=request.kind
-    )
-
-
-def final_error(request: "ScoreRequest[Any]", error: BaseException) -> BaseException:
-    """The error that ends a request, or that of the pool where it is not the sample's."""
-    if isinstance(error, SampleError) and cause(error) is not None:
-        return request.connections.breaker.failed(error, where=_where(request.connections.endpoint))
-    return error
+        problem = tries.problem or "the first attempt had no answer yet"
+        if worked is not None and worked > 0:
+            fault, problem = "verifier", f"a worker had worked on it for {worked:.1f} s when it was asked last"
+        elif worked is not None:
+            fault, problem = "capacity", "it waited for a place at a worker when that was asked last"
+    if not_ready:
+        problem += f"; when the pool was looked up last: {not_ready}"
+    return DeadlineError(tries.label, timeout, tries.attempts, problem, fault=fault, kind=tries.kind)
 
 
 def cause(error: BaseException) -> tuple[Fault, FailureKind] | None:
@@ -416,23 +407,8 @@ def cause(error: BaseException) -> tuple[Fault, FailureKind] | None:
     return None
 
 
-def _log_retry(request: "ScoreRequest[Any]") -> None:
-    counters, now = request.counters, request.connections.clock()
-    log.debug("retrying %s after attempt %d: %s", request.label, request.attempts, request.problem)
-    if now - counters.retry_logged_at >= LOG_SECONDS:
-        counters.retry_logged_at = now
-        log.warning(
-            "%d samples needed a retry so far %s; now sample %s, attempt %d (request %s): %s",
-            counters.retried,
-            dict(counters.retries),
-            request.label,
-            request.attempts,
-            request.attempt_id,
-            request.problem,
-        )
-
-
-def _where(used: Endpoint) -> str:
+def where(used: Endpoint) -> str:
+    """Return the address of an attempt, for messages."""
     return f"{used.url}, found by {used.origin}"
 
 

@@ -11,32 +11,27 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import orjson
 
 from rewardpool.client import open_files
 from rewardpool.client.breaker import Breaker
+from rewardpool.client.exchange import Exchange
 from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
 from rewardpool.client.http import HttpClient
 from rewardpool.client.in_work import PATIENCE_SECONDS, Inquiry, InWork, Listing
 from rewardpool.client.limiter import AdaptiveLimiter, Pace
 from rewardpool.client.outage import SILENCE_SECONDS, Outage
 from rewardpool.client.request_timer import RequestTimer
-from rewardpool.client.retry import kind_of_status
-from rewardpool.client.target import target
+from rewardpool.client.target import Target, target
 from rewardpool.config import RewardConfig
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import find_pool
 from rewardpool.discovery.outside import check_address
 from rewardpool.discovery.resolver import EndpointResolver
-from rewardpool_api.contract import REQUEST_ID_HEADER, request_header
 from rewardpool_api.names import WORKERS_METRICS_PATH
 from rewardpool_runtime.trust import verifying_context
-
-if TYPE_CHECKING:
-    from rewardpool.client.attempt import Attempt
-    from rewardpool.client.request import ScoreRequest
 
 log = logging.getLogger(__name__)
 
@@ -180,17 +175,10 @@ class Connections:
         return self._in_work
 
     def _ask(self, inquiry: Inquiry) -> None:
-        if self._http is None:
-            return
-        endpoint = self.endpoint
-        key = self._admitted_key if self.admitted else endpoint.key
-        tls = None if endpoint.ca is None else _verifying(endpoint.ca)
-        self._http.send(
-            inquiry,
-            target(endpoint.url + WORKERS_METRICS_PATH, key=key, tls=tls, is_own=endpoint.is_own, method="GET"),
-            b"",
-            b"",
-        )
+        if self._http is not None:
+            endpoint = self.endpoint
+            key = self._admitted_key if self.admitted else endpoint.key
+            self._http.send(inquiry, _target(endpoint, WORKERS_METRICS_PATH, key, method="GET"), b"", b"")
 
     def _listed(self, listing: Listing) -> None:
         self._places = listing.places
@@ -234,8 +222,10 @@ class Connections:
         self._pace.overloaded(sent_at=sent_at, now=now)
         self.slots.resize(self.concurrency)
 
-    def send(self, attempt: "Attempt", body: bytes) -> None:
-        """Send a request once; `body` is its JSON, and the attempt is called with what comes of it.
+    def send(
+        self, exchange: Exchange, endpoint: Endpoint, path: str, *, key: str | None, headers: str, body: bytes
+    ) -> None:
+        """Send a request once; `body` is its JSON, and the exchange is called with what comes of it.
 
         It goes on the connection that was answered last among those that are free. So one that is sent beside a
         straggler goes on another connection, and where that leads to another router, to one that answers.
@@ -245,32 +235,23 @@ class Connections:
         """
         if self._http is None:
             raise RuntimeError("the pool is closed")
-        request, endpoint = attempt.request, attempt.endpoint
-        attempt.key = self._key_for(request, endpoint)
-        tls = None if endpoint.ca is None else _verifying(endpoint.ca)
-        to = target(endpoint.url + request.path, key=attempt.key, tls=tls, is_own=endpoint.is_own)
-        # The second one is for logs, and some gateways write their own there.
-        headers = (
-            f"{REQUEST_ID_HEADER}: {request_header(request.id, request.revision)}\r\n"
-            f"x-request-id: {request.id}-{request.attempts}\r\n{request.trace}"
-        )
-        self._http.send(attempt, to, headers.encode("latin-1"), body)
+        self._http.send(exchange, _target(endpoint, path, key), headers.encode("latin-1"), body)
 
-    def answered_with(self, attempt: "Attempt", status: int) -> None:
-        """An answer has come: learn whether the pool takes the key."""
-        if status == 200:
-            self.admitted, self._admitted_key = True, attempt.key
-        elif kind_of_status(status) == "unauthorized":
-            attempt.request.refused_keys |= {attempt.key}
+    def key_accepted(self, key: str | None) -> None:
+        """The pool has answered a request with that key."""
+        self.admitted, self._admitted_key = True, key
 
-    def _key_for(self, request: "ScoreRequest[Any]", endpoint: Endpoint) -> str | None:
-        """Return a key that was not refused yet, first the one that worked last; when all were refused, over again."""
-        if not endpoint.other_keys and not request.refused_keys:
+    def key_for(self, endpoint: Endpoint, refused: frozenset[str | None]) -> str | None:
+        """Return a key that is not among the refused ones, first the one that worked last."""
+        if not endpoint.other_keys and not refused:
             return endpoint.key
         keys = sorted(endpoint.keys, key=lambda key: key != self._admitted_key)
-        if request.refused_keys.issuperset(keys):
-            request.refused_keys = frozenset()
-        return next(key for key in keys if key not in request.refused_keys)
+        return next(key for key in keys if key not in refused)
+
+
+def _target(endpoint: Endpoint, path: str, key: str | None, *, method: str = "POST") -> Target:
+    tls = None if endpoint.ca is None else _verifying(endpoint.ca)
+    return target(endpoint.url + path, key=key, tls=tls, is_own=endpoint.is_own, method=method)
 
 
 _verifying = lru_cache(maxsize=8)(verifying_context)
