@@ -15,7 +15,7 @@ from functools import partial
 from math import isfinite
 from typing import Final
 
-from rewardpool_api.demand import LEASE_SECONDS, MAX_LEASE_SECONDS, MAX_SAMPLES, Demand, DemandError
+from rewardpool_api.demand import LEASE_SECONDS, MAX_LEASE_SECONDS, MAX_SAMPLES, MAX_TOKENS, Demand, DemandError
 from rewardpool_control.autoscaler.signals import Announcement
 
 MOST: Final = 32
@@ -118,11 +118,12 @@ def _read(unread: UnreadAnnouncement) -> Announcement:
         demand = unread.read()
     except DemandError as error:
         return announcement(problem=str(error))
-    _, note = lasting(unread.stated)
-    if demand.samples is not None and demand.samples > MAX_SAMPLES:
-        demand = demand.model_copy(update={"samples": MAX_SAMPLES})
-        note = "; ".join(filter(None, (note, f"it speaks of more than {MAX_SAMPLES} samples: cut to that")))
-    return announcement(demand=demand, note=note)
+    notes = [lasting(unread.stated)[1]]
+    for field, most in (("samples", MAX_SAMPLES), ("tokens", MAX_TOKENS)):
+        if (getattr(demand, field) or 0) > most:
+            demand = demand.model_copy(update={field: most})
+            notes.append(f"it speaks of more than {most} {field}: cut to that")
+    return announcement(demand=demand, note="; ".join(filter(None, notes)))
 
 
 def is_over(announcement: Announcement, *, now: datetime) -> bool:

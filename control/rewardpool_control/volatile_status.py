@@ -26,7 +26,7 @@ _FIGURES: Final[Paths] = {
     "load": None,
     "costs": None,
     "scaling": dict.fromkeys((*_OF_SCALING, "recommendedReplicas")),
-    "demands": dict.fromkeys(("phase", "samples", "nextBurst", "replicas", "scoreWait", "message")),
+    "demands": dict.fromkeys(("phase", "samples", "tokens", "nextBurst", "replicas", "scoreWait", "message")),
 }
 _STEPS: Final[Paths] = {
     **dict.fromkeys(("ready", "replicas", "readyReplicas", "drainingReplicas")),

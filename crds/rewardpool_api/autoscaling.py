@@ -21,6 +21,8 @@ class QueueDepthPolicy(ApiModel):
 
     target_per_replica: Annotated[int, Field(ge=1, le=1_000_000)]
     """Requests in flight or waiting that one replica should have."""
+    target_tokens_per_replica: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    """Tokens of those that one replica should have, instead of targetPerReplica, where the jobs say how long their samples are. Default: requests count, however long they are."""
 
 
 class DrainTimePolicy(ApiModel):

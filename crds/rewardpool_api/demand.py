@@ -16,12 +16,12 @@ or by the file system, and not by the trainer: clocks of trainers need not agree
 
 import json
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, ValidationError
 
 from rewardpool_api import names
-from rewardpool_api.rules import ApiModel
+from rewardpool_api.rules import ApiModel, Rule
 
 Phase = Literal["Starting", "Rollout", "Update", "Ended"]
 
@@ -29,6 +29,10 @@ MAX_JOB_NAME: Final = 63
 JOB_PATTERN: Final = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 MAX_SAMPLES: Final = 1_000_000_000
 """Of one burst; more is taken for this many."""
+MAX_TOKENS: Final = 10**15
+"""Of one burst; more is taken for this many."""
+MAX_TOKENS_PER_SAMPLE: Final = 1e9
+"""No engine takes a sample of so many."""
 MAX_SECONDS: Final = 604_800.0
 """A week: what lies beyond is no plan."""
 MOST_PER_REQUEST: Final = 64
@@ -52,6 +56,8 @@ class Demand(ApiModel):
     """Starting: it loads, its first burst is to come. Rollout: samples are coming. Update: none come until the next burst. Ended: no more will."""
     samples: Annotated[int, Field(ge=0)] | None = None
     """Samples of one burst; None where nobody knows."""
+    tokens: Annotated[int, Field(ge=0)] | None = None
+    """Tokens of one burst; None where nobody knows."""
     starts_in_seconds: FutureSeconds | None = None
     """Until the next burst begins. None in the phase Rollout, and where nobody knows."""
     spread_seconds: FutureSeconds = 0.0
@@ -68,6 +74,16 @@ class Demand(ApiModel):
     """Samples that were scored for it since it began to announce; None where it does not count them."""
     samples_per_request: Annotated[float, Field(ge=1, le=MOST_PER_REQUEST, allow_inf_nan=False)] | None = None
     """Mean of the requests that it has in flight, for routers count requests and replicas work on samples. None: one each."""
+    tokens_per_sample: Annotated[float, Field(ge=1, le=MAX_TOKENS_PER_SAMPLE, allow_inf_nan=False)] | None = None
+    """Mean of the samples that it has in flight, for a replica takes longer for long ones. None where it does not know."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.tokens) || !has(self.samples) || self.tokens >= self.samples",
+            message="tokens must not be fewer than samples: each has at least one; leave tokens out where they are not known",
+            holds=lambda demand: None in (demand.tokens, demand.samples) or demand.tokens >= demand.samples,
+        ),
+    )
 
 
 class DemandError(ValueError):

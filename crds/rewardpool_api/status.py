@@ -21,6 +21,7 @@ from pydantic import Field
 
 from rewardpool_api.certificate import MOST_WORDS
 from rewardpool_api.costs import CostStatus
+from rewardpool_api.demand import MAX_TOKENS_PER_SAMPLE
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.quantities import Count, Duration, Generation, MeasuredRate, Time
 from rewardpool_api.rules import ApiModel
@@ -218,22 +219,34 @@ class BusyRate(ApiModel):
     """What one busy replica did for some seconds."""
 
     rate: MeasuredRate
-    """Requests per second that the replica answered."""
+    """Requests per second that the replica answered, or tokens where tokensPerSample is set."""
     in_flight: Count
-    """Fewest requests that the replica had in flight meanwhile."""
+    """Fewest requests, or tokens, that the replica had in flight meanwhile."""
 
 
 class ServiceRateStatus(ApiModel):
     """What one replica does, as it was measured."""
 
     per_replica: MeasuredRate
-    """Requests that one replica answers in a second when it has enough to do."""
+    """Requests that one replica answers in a second when it has enough to do, or tokens where tokensPerSample is set."""
     in_flight: Count
-    """Requests that are enough for it: the fewest with which a replica was seen to answer about as many."""
+    """Requests, or tokens, that are enough for it: the fewest with which a replica was seen to answer about as many."""
+    tokens_per_sample: Annotated[float, Field(ge=1, le=MAX_TOKENS_PER_SAMPLE)] | None = None
+    """Mean tokens of the samples of the newest measurement; absent where no job says how long its samples are."""
     measured: Annotated[list[BusyRate], Field(max_length=16)] = []
     """Measurements that the rate was made from, newest last."""
     time: Time
     """RFC 3339 time of the newest measurement."""
+
+    @property
+    def samples_per_second(self) -> float:
+        """`per_replica` in samples."""
+        return self.per_replica / (self.tokens_per_sample or 1.0)
+
+    @property
+    def samples_in_flight(self) -> float:
+        """`in_flight` in samples."""
+        return self.in_flight / (self.tokens_per_sample or 1.0)
 
 
 class WorkerStart(ApiModel):
@@ -298,6 +311,8 @@ class DemandStatus(ApiModel):
     """What the training job does now: Starting, Rollout or Update."""
     samples: Count | None = None
     """Number of samples in one burst of the job."""
+    tokens: Count | None = None
+    """Number of tokens in one burst of the job; absent where it does not say."""
     next_burst: Time | None = None
     """RFC 3339 time at which the next burst begins, or the present one began to be expected; absent where nobody knows."""
     replicas: Count = 0

@@ -106,7 +106,7 @@ def _demands(pool: RewardPool, status: RewardPoolStatus) -> Samples:
 )
 def _service_rate(_: RewardPool, status: RewardPoolStatus) -> Samples:
     rate = status.scaling.service_rate if status.scaling else None
-    return (((), rate.per_replica),) if rate else ()
+    return (((), rate.samples_per_second),) if rate else ()
 
 
 @_gauge(

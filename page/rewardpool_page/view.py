@@ -282,7 +282,7 @@ def _sizing(pool: RewardPool) -> Sizing | None:
         least=spec.min_replicas if spec else None,
         most=spec.max_replicas if spec else None,
         policies=tuple(policy.type for policy in spec.combined) if spec else (),
-        service_rate=scaling.service_rate.per_replica if scaling.service_rate else None,
+        service_rate=scaling.service_rate.samples_per_second if scaling.service_rate else None,
         start_seconds=max((start.seconds for start in scaling.starts), default=None),
         idle_since=scaling.idle_since.timestamp() if scaling.idle_since else None,
     )

@@ -87,8 +87,8 @@ def _service(status: RewardPoolStatus) -> _Service:
     known = status.scaling.service_rate if status.scaling else None
     if known is None:
         return _Service(concurrency=UNKNOWN_CONCURRENCY, seconds=UNKNOWN_SERVICE_SECONDS)
-    concurrency = max(1, known.in_flight)
-    return _Service(concurrency=concurrency, seconds=concurrency / known.per_replica)
+    concurrency = max(1, round(known.samples_in_flight))
+    return _Service(concurrency=concurrency, seconds=concurrency / known.samples_per_second)
 
 
 def _arrivals(snapshots: Sequence[StatusSnapshot], *, latency_seconds: float) -> Iterator[Arrivals]:

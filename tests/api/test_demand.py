@@ -72,6 +72,27 @@ def test_what_breaks_parsers_is_told_to_be_none(text: str) -> None:
         parse_demand(text)
 
 
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"tokens": -1}, "tokens: Input should be greater than or equal to 0"),
+        ({"tokens": "many"}, "tokens: Input should be a valid integer"),
+        ({"samples": 10, "tokens": 9}, "tokens must not be fewer than samples"),
+        ({"tokensPerSample": 0.5}, "tokensPerSample: Input should be greater than or equal to 1"),
+        ({"tokensPerSample": float("nan")}, "tokensPerSample: Input should be"),
+        ({"tokensPerSample": 1e300}, "tokensPerSample: Input should be less than or equal to"),
+    ],
+)
+def test_malformed_tokens_are_refused_by_name(said: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DemandError, match=problem):
+        parse_demand(json.dumps({"job": "a", "phase": "Rollout", **said}))
+
+
+def test_a_demand_of_before_tokens_is_one_without() -> None:
+    demand = parse_demand('{"job": "a", "phase": "Rollout", "samples": 8}')
+    assert (demand.samples, demand.tokens, demand.tokens_per_sample) == (8, None, None)
+
+
 @given(st.text())
 def test_any_text_makes_a_name_that_a_job_may_have(text: str) -> None:
     assert Demand(job=job_name(text), phase="Starting").job

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_api.demand import MAX_LEASE_SECONDS, MAX_SAMPLES, Demand, DemandError
+from rewardpool_api.demand import MAX_LEASE_SECONDS, MAX_SAMPLES, MAX_TOKENS, Demand, DemandError
 from rewardpool_control.announcements import (
     MOST,
     RETENTION,
@@ -67,11 +67,11 @@ def test_nonsense_is_kept_as_a_problem() -> None:
     assert not found.is_live(NOW)
 
 
-def test_more_samples_than_there_can_be_are_cut_and_that_is_told() -> None:
-    (found,) = announcements([an_announcement(samples=10**400)], now=NOW)
-    assert found.demand is not None
-    assert found.demand.samples == MAX_SAMPLES
-    assert "cut" in found.note
+@pytest.mark.parametrize(("field", "most"), [("samples", MAX_SAMPLES), ("tokens", MAX_TOKENS)])
+def test_more_than_there_can_be_is_cut_and_that_is_told(field: str, most: int) -> None:
+    (found,) = announcements([an_announcement(**{field: 10**400})], now=NOW)
+    assert getattr(found.demand, field) == most
+    assert found.note == f"it speaks of more than {most} {field}: cut to that"
 
 
 def test_of_too_many_the_first_count_and_those_that_lapsed_do_not() -> None:

@@ -65,7 +65,8 @@ def _jobs(evidence: Evidence, *, heeds: bool) -> list[Explanation]:
 def _job(evidence: Evidence, demand: DemandStatus) -> str:
     parts = [demand.phase or "Live"]
     if demand.samples is not None:
-        parts.append(f"{demand.samples} samples a burst")
+        tokens = "" if demand.tokens is None else f" with {demand.tokens} tokens"
+        parts.append(f"{demand.samples} samples{tokens} a burst")
     if demand.next_burst is not None:
         parts.append(f"the next burst {evidence.in_words(demand.next_burst)}")
     elif demand.phase != "Rollout":
@@ -113,7 +114,8 @@ def _measured(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus)
     give = "where it is known, give spec.autoscaling.serviceRate.initialPerReplica, in requests per second"
     if rate is not None:
         measured = f"by {counted(len(rate.measured), 'measurement')}, the last one {evidence.in_words(rate.time)}"
-        what = f"A busy replica answers {rate.per_replica:.3g} requests in a second {measured}; {ahead}"
+        tokens = f" of {rate.tokens_per_sample:.0f} tokens" if rate.tokens_per_sample else ""
+        what = f"A busy replica answers {rate.samples_per_second:.3g} requests{tokens} in a second {measured}; {ahead}"
         return Explanation(cause=Cause.MEASURED, kind="note", what=what)
     if initial is not None:
         what = f"What a replica does was not measured yet: {initial:g} requests in a second are taken for it; {ahead}"

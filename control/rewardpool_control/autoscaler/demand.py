@@ -5,8 +5,8 @@ that come over `spread` seconds, and shall be scored `drainSeconds` after the la
 
     N / (rate per replica x (spread + drainSeconds))
 
-replicas, and at least what the job's last bursts were worth at their height (`bursts.py`), because samples do not come
-evenly. They are asked for
+replicas, by the rate for samples as long as the burst's, where the job says how many tokens it has; and at least what
+the job's last bursts were worth at their height (`bursts.py`), because samples do not come evenly. They are asked for
 
 - while the burst goes on, as many to its end as at its beginning: its last samples are what the trainer waits for;
 - before it, as early as a start takes (`starts.py`);
@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rewardpool_api.autoscaling import DemandPolicy
+from rewardpool_api.autoscaling import DemandPolicy, QueueDepthPolicy
 from rewardpool_api.demand import MAX_SAMPLES, Demand
 from rewardpool_api.status import Burst, DemandStatus
+from rewardpool_control.autoscaler import queue_depth
 from rewardpool_control.autoscaler.ask import Ask
 from rewardpool_control.autoscaler.bursts import PAUSE_SECONDS, Expected, usual_worth
 from rewardpool_control.autoscaler.service_rate import ServiceRate
@@ -50,8 +51,8 @@ class Fleet:
     """Seconds that a start takes."""
     rate: ServiceRate | None
     """Of one replica; None while unknown."""
-    per_replica: int | None
-    """Requests that policy QueueDepth gives a replica, where there is one; stands in for the rate."""
+    queue_depth: QueueDepthPolicy | None
+    """Where there is that policy; stands in for the rate."""
     most: int
     """Most replicas that are ever wanted."""
     bursts: Sequence[Burst] = ()
@@ -154,6 +155,7 @@ def _status(announcement: Announcement, *, now: datetime, message: str = "") -> 
         state="Live",
         phase=demand.phase,
         samples=demand.samples,
+        tokens=demand.tokens,
         next_burst=None if begins is None or demand.phase == "Rollout" else begins.replace(microsecond=0),
         stalled=demand.stalled,
         score_wait=demand.score_wait,
@@ -190,12 +192,14 @@ def _by_samples(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[flo
     if demand.samples is None:
         return 1.0, "an unknown number of samples"
     samples = min(demand.samples, MAX_SAMPLES)
+    tokens = demand.tokens / samples if demand.tokens and samples else None
     if fleet.rate is not None:
         seconds = demand.spread_seconds + policy.drain_seconds
-        words = f"{samples} samples in {seconds:g} s, {fleet.rate.per_replica:.3g}/s per replica"
-        return samples / fleet.rate.within(seconds), words
-    if fleet.per_replica is not None:
-        return samples / fleet.per_replica, f"{samples} samples over {fleet.per_replica} per replica"
+        rate = fleet.rate if tokens is None else fleet.rate.of(tokens)
+        return samples / rate.within(seconds), f"{samples} samples in {seconds:g} s, {rate.words}"
+    if fleet.queue_depth is not None:
+        ask = queue_depth.ask(fleet.queue_depth, requests=samples, tokens=tokens, noun="samples")
+        return ask.exact, ask.reason
     return float(min(samples, fleet.most)), f"{samples} samples, and nobody knows yet what a replica does"
 
 

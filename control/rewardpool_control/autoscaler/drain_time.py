@@ -27,5 +27,5 @@ def to_answer(requests: int, *, rate: ServiceRate, seconds: float) -> Ask:
     """Return the replicas that answer so many requests in so many seconds."""
     return Ask(
         exact=requests / rate.within(seconds),
-        reason=f"{requests} requests in {seconds:g} s, {rate.per_replica:.3g}/s per replica",
+        reason=f"{requests} requests in {seconds:g} s, {rate.words}",
     )

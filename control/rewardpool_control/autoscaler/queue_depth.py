@@ -3,14 +3,19 @@
     (in flight + waiting) / targetPerReplica
 
 The total over a per-replica target, not an average over the pods that answered: replicas that are still starting
-neither hide demand nor multiply it.
+neither hide demand nor multiply it. Where the length of samples is known, and the policy has a target in tokens, it is
+tokens over that.
 """
 
 from rewardpool_api.autoscaling import QueueDepthPolicy
 from rewardpool_control.autoscaler.ask import Ask
 
 
-def ask(policy: QueueDepthPolicy, *, requests: int) -> Ask:
-    """Return the replicas for so many requests at the routers."""
-    target = policy.target_per_replica
-    return Ask(exact=requests / target, reason=f"{requests} requests over {target} per replica")
+def ask(policy: QueueDepthPolicy, *, requests: int, tokens: float | None = None, noun: str = "requests") -> Ask:
+    """Return the replicas for so many requests at the routers, of so many tokens each; None where that is unknown."""
+    target = policy.target_tokens_per_replica
+    if tokens is None or target is None:
+        target = policy.target_per_replica
+        return Ask(exact=requests / target, reason=f"{requests} {noun} over {target} per replica")
+    reason = f"{requests} {noun} of {tokens:.0f} tokens over {target} tokens per replica"
+    return Ask(exact=requests * tokens / target, reason=reason)

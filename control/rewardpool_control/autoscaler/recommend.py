@@ -28,7 +28,7 @@ from rewardpool_control.autoscaler.ask import Ask
 from rewardpool_control.autoscaler.bursts import PAUSE_SECONDS
 from rewardpool_control.autoscaler.demand import Fleet, Plans
 from rewardpool_control.autoscaler.service_rate import ServiceRate
-from rewardpool_control.autoscaler.signals import Signals, in_samples, samples_per_request
+from rewardpool_control.autoscaler.signals import Signals, in_samples, samples_per_request, tokens_per_sample
 
 HISTORY: Final = 10
 """Changes kept in the status."""
@@ -207,13 +207,14 @@ class _Case:
 def _case(scaling: AutoscalingSpec, signals: Signals, before: ScalingStatus) -> _Case:
     """Steps 1 and 2."""
     now, current, policy = signals.now, limits.clamp(before.desired, scaling), _demand_policy(scaling)
-    measured = service_rate.learned(before.service_rate, signals.throughputs, spec=scaling.service_rate, now=now)
-    rate = service_rate.service_rate(measured, spec=scaling.service_rate)
+    tokens, spec = tokens_per_sample(signals.announcements, now=now), scaling.service_rate
+    measured = service_rate.learned(before.service_rate, signals.throughputs, spec=spec, now=now, tokens=tokens)
+    rate = service_rate.service_rate(measured, spec=spec, tokens=tokens)
     update: dict[str, object] = {"service_rate": measured, "starts": starts.learned(before.starts, signals.starts)}
     for_requests, requests = None, 0
     if signals.load is not None:
         requests = signals.load.in_flight + signals.load.waiting
-        for_requests = _for_requests(scaling, requests, rate, serving=signals.serving)
+        for_requests = _for_requests(scaling, requests, rate, serving=signals.serving, tokens=tokens)
         # Where a router does not say what it has, no request at the others ends no burst.
         if policy is not None and policy.learn and not (signals.partial and requests == 0):
             most = scaling.max_replicas
@@ -258,12 +259,14 @@ def _demand_policy(scaling: AutoscalingSpec) -> DemandPolicy | None:
     return next((policy.demand for policy in scaling.combined if policy.demand is not None), None)
 
 
-def _for_requests(scaling: AutoscalingSpec, requests: int, rate: ServiceRate | None, *, serving: int) -> Ask:
+def _for_requests(
+    scaling: AutoscalingSpec, requests: int, rate: ServiceRate | None, *, serving: int, tokens: float | None
+) -> Ask:
     """Step 2, for what is there: the largest ask."""
     asks = [Ask.whole(min(requests, 1), f"{requests} requests" if requests else "no request")]
     for policy in scaling.combined:
         if policy.queue_depth is not None:
-            asks.append(queue_depth.ask(policy.queue_depth, requests=requests))
+            asks.append(queue_depth.ask(policy.queue_depth, requests=requests, tokens=tokens))
         if policy.drain_time is not None:
             asks.append(drain_time.ask(policy.drain_time, requests=requests, rate=rate, serving=serving))
         if policy.demand is not None and rate is not None and requests:
@@ -290,7 +293,7 @@ def _plans(
         current=current,
         lead_seconds=starts.lead_seconds(memory.starts),
         rate=rate,
-        per_replica=next((p.queue_depth.target_per_replica for p in policies if p.queue_depth is not None), None),
+        queue_depth=next((one.queue_depth for one in policies if one.queue_depth is not None), None),
         most=scaling.max_replicas,
         bursts=memory.bursts if policy.learn else (),
     )

@@ -2,7 +2,7 @@
 
 Routers count requests, and a request may have several samples in it, which is what replicas work on. How many, only
 trainers know: neither router hands on, or counts by, anything that a request says of itself. `in_samples` makes samples
-of what the routers counted, by what the jobs announce.
+of what the routers counted, by what the jobs announce; `tokens_per_sample` is how long those are.
 """
 
 from collections.abc import Sequence
@@ -118,9 +118,19 @@ class Signals:
 
 def samples_per_request(announcements: Sequence[Announcement], *, now: datetime) -> float:
     """Mean of the jobs whose samples are coming; of all that live where there are none; 1 where none says it."""
+    return fmean([demand.samples_per_request or 1.0 for demand in _in_flight(announcements, now)] or [1.0])
+
+
+def tokens_per_sample(announcements: Sequence[Announcement], *, now: datetime) -> float | None:
+    """Mean of the same jobs, as far as they say it; None where none does."""
+    said = [demand.tokens_per_sample for demand in _in_flight(announcements, now)]
+    return fmean(known) if (known := [one for one in said if one is not None]) else None
+
+
+def _in_flight(announcements: Sequence[Announcement], now: datetime) -> list[Demand]:
+    """Return the demands of the jobs that have requests in flight."""
     live = [one.demand for one in announcements if one.demand is not None and one.is_live(now)]
-    coming = [demand for demand in live if demand.phase == "Rollout"]
-    return fmean([demand.samples_per_request or 1.0 for demand in coming or live] or [1.0])
+    return [demand for demand in live if demand.phase == "Rollout"] or live
 
 
 def in_samples(signals: Signals, *, each: float) -> Signals:

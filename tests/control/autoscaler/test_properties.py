@@ -205,3 +205,41 @@ def test_the_size_is_the_largest_ask_of_the_window(loads):
 def test_waiting_requests_count_like_those_in_flight(scaling, seen):
     moved = [one if one.load is None else replace(one, load=LoadStatus(waiting=one.load.in_flight)) for one in seen]
     assert [one.desired for one in decisions(scaling, moved)] == [one.desired for one in decisions(scaling, seen)]
+
+
+def of_one_length(look, tokens):
+    """The same look where every job says that each of its samples has so many tokens."""
+    said = [
+        replace(
+            one,
+            demand=one.demand.model_copy(
+                update={
+                    "tokens_per_sample": float(tokens),
+                    "tokens": None if one.demand.samples is None else tokens * one.demand.samples,
+                }
+            ),
+        )
+        for one in look.announcements
+    ]
+    return replace(look, announcements=tuple(said))
+
+
+# Rates are kept with three digits, which a power of ten leaves as they are.
+@given(SCALINGS, histories(), st.sampled_from([1, 10, 1000, 100_000]))
+def test_with_samples_of_one_length_tokens_decide_what_samples_decide(scaling, seen, tokens):
+    with_tokens = decisions(scaling, [of_one_length(look, tokens) for look in seen])
+    assert [one.desired for one in with_tokens] == [one.desired for one in decisions(scaling, seen)]
+
+
+@given(SCALINGS, histories(length=8), DEMANDS, st.integers(10, 10**6), st.integers(0, 10**6))
+def test_more_announced_tokens_never_want_fewer_replicas(scaling, seen, demand, tokens, more):
+    previous = decisions(scaling, [of_one_length(look, 100) for look in seen])[-1]
+    now = seen[-1].now + timedelta(seconds=1)
+
+    def size(count):
+        said = demand.model_copy(update={"samples": 10, "tokens": count})
+        announcement = Announcement(name="demand-rm-a", renewed=now, seconds=15, demand=said)
+        look = signals(3, at=(now - NOW).total_seconds(), announcements=(announcement,))
+        return recommend(scaling=scaling, signals=look, previous=previous).scaling.desired
+
+    assert size(tokens) <= size(tokens + more)

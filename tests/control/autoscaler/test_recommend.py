@@ -1,7 +1,7 @@
 """The whole decision, by policy QueueDepth: tables, one behaviour each."""
 
 import pytest
-from support.autoscaler_builders import DEMAND, QUEUE_DEPTH, a_job, a_scaling, run, signals, sizes
+from support.autoscaler_builders import DEMAND, DRAIN_TIME, QUEUE_DEPTH, a_job, a_scaling, run, signals, sizes
 
 from rewardpool_control.autoscaler.signals import Claim, Start, Throughput
 
@@ -205,3 +205,50 @@ def test_what_a_replica_does_is_learned_in_samples():
 def test_routers_that_say_nothing_have_no_samples_either():
     told = {"announcements": (a_job(samplesPerRequest=4),)}
     assert [one.desired for one in run(signals(80, **told), signals(None, at=1, **told))] == [8, 8]
+
+
+BUSY = Throughput(worker="w0", rate=12.8, in_flight=128)
+
+
+@pytest.mark.parametrize(
+    ("job", "wanted"),
+    [
+        pytest.param(a_job(samples=100, tokens=12_800, tokensPerSample=128), 1, id="100 of 128"),
+        pytest.param(a_job(samples=100, tokens=819_200, tokensPerSample=8192), 50, id="100 of 8,192"),
+        pytest.param(a_job(samples=100, tokensPerSample=8192), 50, id="only what is in flight is known"),
+        pytest.param(a_job(samples=100), 1, id="as long as those that were measured"),
+    ],
+)
+@pytest.mark.parametrize("policy", [DRAIN_TIME, {"type": "Demand", "demand": {"drainSeconds": 10, "learn": False}}])
+def test_long_samples_are_worth_more_replicas_by_a_rate_of_tokens(policy, job, wanted):
+    short = a_job(samples=100, tokensPerSample=128)
+    seen = signals(0, throughputs=(BUSY,), announcements=(short,))
+    scaling = a_scaling(policy, maxReplicas=500, scaleDown={"stabilizationWindowSeconds": 0})
+    requests = 0 if policy is not DRAIN_TIME else 100
+    assert run(seen, signals(requests, at=1, announcements=(job,)), scaling=scaling)[-1].desired == wanted
+
+
+@pytest.mark.parametrize(
+    ("jobs", "wanted"),
+    [
+        pytest.param([], 10, id="nobody says how long they are"),
+        pytest.param([a_job(tokensPerSample=100)], 1, id="short ones"),
+        pytest.param([a_job(tokensPerSample=5000)], 50, id="long ones"),
+        pytest.param([a_job(tokensPerSample=100), a_job(job="b")], 1, id="the jobs that say it"),
+        pytest.param([a_job(job="a"), a_job("Update", job="b", tokensPerSample=9)], 10, id="not one that sends none"),
+    ],
+)
+def test_queue_depth_counts_tokens_where_it_has_a_target_for_them(jobs, wanted):
+    policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 10, "targetTokensPerReplica": 10_000}}
+    scaling = a_scaling(policy, maxReplicas=500)
+    assert run(signals(100, announcements=tuple(jobs)), scaling=scaling)[-1].desired == wanted
+
+
+def test_queue_depth_without_a_target_for_tokens_counts_requests():
+    assert run(signals(20, announcements=(a_job(tokensPerSample=8192),)))[-1].desired == 2
+
+
+def test_a_burst_counts_by_its_tokens_where_no_rate_is_known():
+    policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 10, "targetTokensPerReplica": 10_000}}
+    job = a_job("Starting", samples=20, tokens=50_000)
+    assert run(signals(0, announcements=(job,)), scaling=a_scaling(DEMAND, policy))[-1].desired == 5
