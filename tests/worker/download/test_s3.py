@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 from support.downloads import Make, content
+from support.object_store import object_store
 
 from rewardpool_worker.engine_side.download.errors import DownloadError
 from rewardpool_worker.engine_side.download.s3 import S3Source
@@ -19,18 +18,10 @@ PIECE_BYTES = 5 * 1024 * 1024
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A client of a store in which `FILES` are a model, the large one uploaded in pieces."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    settings = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "eu-central-1"}
-    for name, value in {**settings, "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"}.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3", region_name="us-east-1")
-    client.create_bucket(Bucket="models")
-    for path, body in FILES.items():
-        put(client, f"team/rm/{path}", body)
-    yield client
-    server.stop()
+    with object_store(monkeypatch, bucket="models") as client:
+        for path, body in FILES.items():
+            put(client, f"team/rm/{path}", body)
+        yield client
 
 
 def put(client: Any, key: str, body: bytes) -> None:

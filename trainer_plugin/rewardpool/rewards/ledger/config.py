@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from rewardpool.rewards.ledger import s3
+
 
 class LedgerConfig(BaseModel):
     """A record of each score, in files of JSON lines."""
@@ -23,12 +25,22 @@ class LedgerConfig(BaseModel):
     end."""
     file_mib: Annotated[int, Field(ge=1, le=65_536)] = 64
     """A file of so many MiB is followed by another one."""
+    upload: Annotated[str, Field(pattern=s3.TARGET)] | None = None
+    """`s3://BUCKET/PREFIX`, to which files are moved when they are full, and the last one at the end. Takes boto3,
+    which reads credentials, region and endpoint from its environment."""
 
     @field_validator("format")
     @classmethod
     def _can_be_written(cls, given: str) -> str:
         if given == "parquet" and find_spec("pyarrow") is None:
             raise ValueError("takes pyarrow: pip install 'rewardpool[parquet]', or use jsonl")
+        return given
+
+    @field_validator("upload")
+    @classmethod
+    def _can_be_uploaded(cls, given: str | None) -> str | None:
+        if given is not None and find_spec("boto3") is None:
+            raise ValueError("takes boto3: pip install 'rewardpool[download]', or leave it out")
         return given
 
 

@@ -16,7 +16,7 @@ from typing import Final, Self
 from rewardpool.appending import write_whole
 from rewardpool.errors import SampleError
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.ledger import parquet
+from rewardpool.rewards.ledger import parquet, s3
 from rewardpool.rewards.ledger.config import LedgerConfig
 from rewardpool.rewards.ledger.record import Entry, Scorer, line_of
 from rewardpool.rewards.reward_function import PartScore
@@ -32,7 +32,8 @@ CLOSE_SECONDS: Final = 5.0
 REWRITE_SECONDS: Final = 60.0
 """Seconds for the same where files become Parquet, which takes longer than to write their lines."""
 FLUSH_SECONDS: Final = 30.0
-"""Seconds for what waits to be written when a file is scored, of which the report is the last word."""
+"""Seconds for what waits to be written when a file is scored, of which the report is the last word. An upload of a full
+file has its own besides."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +103,10 @@ class Ledger:
             wanted = self._begun + 1  # a write that is under way may have left some of it
             self._is_wanted = True
             self._changed.notify_all()
-            is_written = self._changed.wait_for(lambda: self._is_over or self._ended >= wanted, FLUSH_SECONDS)
+            seconds = FLUSH_SECONDS + self._upload_seconds
+            is_written = self._changed.wait_for(lambda: self._is_over or self._ended >= wanted, seconds)
         if not is_written:
-            self._end(_too_long(FLUSH_SECONDS))
+            self._end(_too_long(seconds))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -118,9 +120,14 @@ class Ledger:
             self._is_closing = True
             self._changed.notify_all()
         seconds = REWRITE_SECONDS if self._config.format == "parquet" else CLOSE_SECONDS
+        seconds += self._upload_seconds
         self._thread.join(seconds)
         if self._thread.is_alive():
             self._end(_too_long(seconds))
+
+    @property
+    def _upload_seconds(self) -> float:
+        return s3.seconds_for(self._config.file_mib) if self._config.upload else 0.0
 
     def _run(self) -> None:
         try:
@@ -188,22 +195,28 @@ class _Files:
         self._end += len(data)
 
     def close(self) -> None:
-        """End the open file, which becomes a Parquet file where that is wanted. Raises OSError."""
+        """End the open file, which becomes a Parquet file and an object where that is wanted. Raises OSError."""
         if self._fd >= 0:
             self.abandon()
-            if self._config.format == "parquet":
-                try:
-                    parquet.rewrite(self._path)
-                except OSError:
-                    raise
-                except Exception as error:  # of a value that a column cannot hold: nothing is lost, so all goes on
-                    log.warning("%s stays a file of JSON lines: %s: %s", self._path, type(error).__name__, error)
+            closed = self._as_parquet() if self._config.format == "parquet" else self._path
+            if self._config.upload:
+                s3.move(closed, self._config.upload, seconds=s3.seconds_for(self._config.file_mib))
 
     def abandon(self) -> None:
         """End the open file as it is."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def _as_parquet(self) -> Path:
+        try:
+            parquet.rewrite(self._path)
+        except OSError:
+            raise
+        except Exception as error:  # of a value that a column cannot hold: nothing is lost, so all goes on
+            log.warning("%s stays a file of JSON lines: %s: %s", self._path, type(error).__name__, error)
+            return self._path
+        return self._path.with_suffix(parquet.SUFFIX)
 
     def _next(self) -> None:
         self.close()

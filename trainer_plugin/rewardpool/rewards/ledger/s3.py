@@ -1,0 +1,55 @@
+"""A ledger's closed files in a bucket of S3, or of a store that speaks its protocol ($AWS_ENDPOINT_URL), by boto3."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Final
+
+TARGET: Final = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)*/?$"
+LEAST_SECONDS: Final = 60.0
+"""Seconds for a file of any size."""
+MIB_A_SECOND: Final = 1.0
+"""The slowest store that keeps a ledger."""
+
+
+def seconds_for(mib: float) -> float:
+    """Return the seconds for a file of that size."""
+    return max(LEAST_SECONDS, mib / MIB_A_SECOND)
+
+
+def move(file: Path, target: str, *, seconds: float) -> None:
+    """Put a file below a prefix, and remove it here.
+
+    Raises:
+        OSError: The store refuses it, or takes longer than that; the file is still there.
+    """
+    problems: list[Exception] = []
+
+    def put() -> None:
+        try:
+            _put(file, target)
+        except Exception as error:  # boto3's, which have no name in common
+            problems.append(error)
+
+    # A store that hangs keeps the thread, and no process from its end.
+    thread = threading.Thread(target=put, name="rewardpool-ledger-upload", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise OSError(f"{target} takes longer than {seconds:g} s for a file")
+    if problems:
+        raise OSError(f"{target} takes no file: {problems[0]}")
+    file.unlink()
+
+
+def _put(file: Path, target: str) -> None:
+    import boto3  # an extra, which the config has seen to
+    from boto3.s3.transfer import TransferConfig
+    from botocore.config import Config
+
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    # Amazon puts the bucket into the host's name; other stores hardly have a name for each bucket.
+    settings = Config(connect_timeout=10, s3={"addressing_style": "path" if endpoint else "auto"})
+    bucket, _, prefix = target.removeprefix("s3://").rstrip("/").partition("/")
+    key = f"{prefix}/{file.name}" if prefix else file.name
+    boto3.client("s3", config=settings).upload_file(str(file), bucket, key, Config=TransferConfig(use_threads=False))
