@@ -61,18 +61,18 @@ class Installation:
             say=self._say,
         )
 
-    def install(self, values: Mapping[str, Any], *, chart: Path = CHART) -> None:
-        """Install or upgrade the chart; `wait` says when the operator is there."""
-        self._say(f"installing the operator with helm ({chart.name})")
+    def install(self, values: Mapping[str, Any], *options: str, chart: Path | str = CHART) -> None:
+        """Install or upgrade the chart, a folder or what `options` of helm make of a name; see `wait`, too."""
+        self._say(f"installing the operator with helm ({Path(chart).name})")
         path = self._folder / "values.yaml"
         path.write_text(yaml.safe_dump(dict(values), sort_keys=False))
-        self._helm("upgrade", "--install", RELEASE, str(chart), "--create-namespace", "--values", str(path))
+        self.helm("upgrade", "--install", RELEASE, str(chart), "--create-namespace", "--values", str(path), *options)
         wait_for_crd(self._cluster.kubectl, f"{names.PLURAL}.{names.GROUP}")
 
     def roll_back(self) -> None:
         """Go back to the release before; `wait` says when its operator is there."""
         self._say("going back to the release before with helm")
-        self._helm("rollback", RELEASE)
+        self.helm("rollback", RELEASE)
 
     def wait(self) -> None:
         """Return when every replica of the operator is of this release and ready."""
@@ -83,7 +83,7 @@ class Installation:
         """Remove the release, the CRD and the namespace; what cannot be removed is said."""
         kubectl = self._cluster.kubectl
         attempts: Sequence[Callable[[], str]] = (
-            lambda: self._helm("uninstall", RELEASE, "--ignore-not-found", "--wait"),
+            lambda: self.helm("uninstall", RELEASE, "--ignore-not-found", "--wait"),
             lambda: kubectl("delete", "crd", f"{names.PLURAL}.{names.GROUP}", "--ignore-not-found"),
             lambda: kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false"),
         )
@@ -93,7 +93,8 @@ class Installation:
             except ClusterError as error:
                 self._say(f"cleaning up: {error}")
 
-    def _helm(self, *args: str) -> str:
+    def helm(self, *args: str | Path) -> str:
+        """What helm prints, run in the release's namespace."""
         variables = {"KUBECONFIG": str(self._cluster.kubeconfig)}
         variables |= {f"HELM_{kind}_HOME": str(self._folder / "helm" / kind) for kind in ("CACHE", "CONFIG", "DATA")}
         namespace = f"--namespace={NAMESPACE}"

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from cluster.breaking import Breaker
+from cluster.registry import Registry
 
 
 class NotPossibleError(RuntimeError):
@@ -43,6 +44,15 @@ class Cluster(ABC):
     @abstractmethod
     def load_image(self, archive: Path) -> None:
         """Give the nodes the image of a docker-archive, such as `cluster.images.build` writes."""
+
+    @contextmanager
+    def registry(self) -> Iterator[Registry]:
+        """A registry that the nodes pull from, as long as the context is open.
+
+        Raises `NotPossibleError` where nobody but the cluster's owner can let them.
+        """
+        raise NotPossibleError(f"the nodes of {self.description} pull from registries of its owner's choice")
+        yield
 
     @abstractmethod
     def fake_gpus(self, count: int) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from cluster import binaries, images, leftovers, network, node_files, packages
+from cluster import binaries, images, leftovers, network, node_files, packages, registry
 from cluster.breaking import DISK, DISK_MIB, Breaker
 from cluster.contract import Cluster, NotPossibleError
 from cluster.control_plane import ControlPlane
@@ -33,12 +33,15 @@ from cluster.namespaces import INSIDE, Machine
 from cluster.network import Network
 from cluster.processes import ClusterError, Daemon, wait_until
 from cluster.progress import Say, timed_lines
+from cluster.registry import Registry
 
 START_SECONDS = 90.0
 """Deadline for each part of the node; idle on two cores all of them take about ten seconds."""
 
 RUNTIMES = "runtimes"
 """Folder of a node's settings with programs that containerd finds beside runc."""
+REGISTRIES = "registries"
+"""The same with containerd's settings of registries."""
 
 _SYS_RESOURCE = 24
 _IMPORT_SECONDS = 300.0
@@ -86,6 +89,18 @@ class NodeCluster(Cluster):
         with ThreadPoolExecutor(len(nodes)) as threads:
             list(threads.map(lambda node: _import(node.machine, archive), nodes))  # raises what one of them raises
         self._say(f"the nodes have the image of {archive.name} ({time.monotonic() - began:.1f} s)")
+
+    @contextmanager
+    def registry(self) -> Iterator[Registry]:
+        """See `Cluster.registry`."""
+        nodes = self._parts()[1]
+        first = nodes[0]
+        with registry.serve(first.machine.directory / "registry", host=str(first.wire.host), say=self._say) as served:
+            for node in nodes:
+                hosts = node.machine.directory / "settings" / REGISTRIES / served.address
+                hosts.mkdir(parents=True)
+                (hosts / "hosts.toml").write_text(node_files.plain_http(served.address))
+            yield served
 
     def fake_gpus(self, count: int) -> None:
         """Let the first node say that it has `count` GPUs."""
@@ -242,6 +257,7 @@ def _write_settings(node: Node, plane: ControlPlane) -> Path:
             cni_plugins=packages.cni_folder(),
             cni_settings=cni_settings,
             runtimes=settings / RUNTIMES,
+            registries=settings / REGISTRIES,
             sandbox_image=images.PAUSE_TAG,
         ),
         "kubelet.yaml": node_files.kubelet(

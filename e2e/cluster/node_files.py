@@ -21,7 +21,9 @@ GVISOR = "gvisor"
 """Name of gVisor's RuntimeClass."""
 
 
-def containerd(*, root: Path, cni_plugins: Path, cni_settings: Path, runtimes: Path, sandbox_image: str) -> str:
+def containerd(
+    *, root: Path, cni_plugins: Path, cni_settings: Path, runtimes: Path, registries: Path, sandbox_image: str
+) -> str:
     """Containerd's config.toml; its own socket and state stay at their usual places under /run."""
     return f"""\
 version = 2
@@ -41,10 +43,17 @@ runtime_type = "io.containerd.runsc.v1"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runsc.options]
 TypeUrl = "io.containerd.runsc.v1.options"
 ConfigPath = {json.dumps(str(runtimes / RUNSC_CONFIG))}
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = {json.dumps(str(registries))}
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = {json.dumps(str(cni_plugins))}
 conf_dir = {json.dumps(str(cni_settings))}
 """
+
+
+def plain_http(registry: str) -> str:
+    """The hosts.toml of a registry that has no TLS."""
+    return f"server = {json.dumps(f'http://{registry}')}\n"
 
 
 def runsc() -> str:

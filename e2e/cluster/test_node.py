@@ -159,6 +159,16 @@ def test_a_pod_reaches_a_pod_of_another_node(cluster: NodeCluster) -> None:
     assert python_in_client(cluster, code).strip() == "server"
 
 
+def test_every_node_pulls_images_of_the_registry(cluster: NodeCluster, archive: Path) -> None:
+    with cluster.registry() as registry:
+        image = registry.push_image(archive, "test/server:1")
+        for node in ("node-1", "node-2"):
+            overrides = json.dumps({"spec": {"nodeName": node}})
+            run = ["run", f"puller-of-{node}", f"--image={image}", f"--overrides={overrides}", "--attach", "--rm"]
+            said = cluster.kubectl(*run, "--restart=Never", "--quiet", "--", "python", "-c", "import tomli_w; print(1)")
+            assert said.strip() == "1"
+
+
 def test_the_api_server_comes_back(cluster: NodeCluster) -> None:
     pod = address(cluster, "pod", ".status.podIP")
     with cluster.api_server_away():

@@ -8,7 +8,7 @@ from cluster.progress import Say
 from faults import manifests
 from faults.manifests import NAMESPACE, POOL
 from faults.tally import Tally, TrafficLog, count
-from installation import CHART, Installation
+from installation import Installation
 from rewardpool_api import names
 from scene import POLL_SECONDS, Object, Scene, condition, is_ready, node_of, of_component
 
@@ -28,7 +28,7 @@ class Stage(Scene):
         self._rate = rate
         self._traffic = TrafficLog(self._folder)
 
-    def open(self, *, workers: int, routers: int, chart: Path = CHART) -> None:
+    def open(self, *, workers: int, routers: int) -> None:
         """Bring up operator, pool and traffic, and return when samples are scored."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o777)  # the traffic's pod is not root
@@ -36,7 +36,7 @@ class Stage(Scene):
             earlier.unlink()
         # The namespace first: the chart makes a Role in it, the traffic's right to use the pool.
         self.apply(*manifests.namespace(NAMESPACE))
-        self.installation.install(manifests.chart_values(), chart=chart)
+        self.installation.install(manifests.chart_values())
         self.installation.wait()
         self.apply(manifests.pool(workers=workers, routers=routers))
         self.until(self.is_settled, what="the pool serves", deadline_seconds=120)

@@ -1,4 +1,5 @@
-"""`make rehearsal`: a release and the one after it, from a package index to upgrades under load. Nothing is published.
+"""`make rehearsal`: a release and the one after it, from a package index and a registry to upgrades under
+load. Nothing is published.
 
     later_version  a made-up later release: this tree with another version, and a field of the API that has another name
     packages       both versions as wheels, and a package index on loopback that has them

@@ -1,4 +1,7 @@
-"""Chart, CRD, operator, routers and workers to the later version and back by helm, under jobs of both versions."""
+"""Chart, CRD, operator, routers and workers to the later version and back by helm, under jobs of both versions.
+
+Helm pulls the charts, and the node the images, from a registry on this machine.
+"""
 
 import json
 import os
@@ -12,17 +15,16 @@ from typing import Any, Final
 
 from cluster import binaries
 from cluster.choose import open_cluster
-from cluster.contract import Cluster
 from cluster.folders import STATE
 from cluster.processes import ClusterError
 from cluster.progress import Say
+from cluster.registry import Registry
 from faults import manifests
-from faults.manifests import NAMESPACE, POOL, PROGRAMS
+from faults.manifests import ACCOUNT, NAMESPACE, POOL, PROGRAMS
 from faults.stage import ANSWER_SECONDS, Stage
 from faults.tally import TrafficLog
 from first_minute import user_environment
 from installation import IMAGE, Installation, evidence, refuse_used_cluster
-from overlay import chart_image
 from rehearsal.later_version import RENAMED
 from rehearsal.packages import Packages
 from rehearsal.streams import Changes, Row
@@ -30,7 +32,10 @@ from scene import StoryError
 
 WHERE: Final = "a cluster"
 LATER_IMAGE: Final = "localhost/rewardpool:e2e-later"
-LATER_JOB: Final = "traffic-later"
+REPOSITORY: Final = "rewardpool"
+"""Of the images, in the registry."""
+CHARTS: Final = "charts"
+"""The same of the charts."""
 RATE: Final = 20.0
 STEADY_SECONDS: Final = 5.0
 UPGRADE_SECONDS: Final = 240.0
@@ -47,69 +52,105 @@ def rows(
         installation = Installation(cluster, folder=STATE, say=say)
         stage = Stage(cluster, installation, folder=STATE, rate=RATE, say=say)
         try:
-            said: dict[str, Any] = {"image_megabytes": _load_images(cluster, installation, packages, scratch / "image")}
-            return Upgrade(stage, packages, clients, scratch, said).play()
+            with cluster.registry() as registry:
+                said = _fill(registry, installation, packages, scratch / "image")
+                return Upgrade(stage, packages, clients, scratch, registry, said).play()
         except (StoryError, ClusterError):
             FAILURE.write_text(evidence(cluster, namespace=NAMESPACE))
             say(f"what it looked like: {FAILURE}")
             raise
         finally:
-            stage.attempt("delete", "pod", LATER_JOB, "--ignore-not-found", "--timeout=60s")
+            jobs = map(job_name, clients)
+            stage.attempt("delete", "pod", *jobs, "--ignore-not-found", "--timeout=60s")
             stage.close()
             installation.remove()
 
 
-def _load_images(cluster: Cluster, installation: Installation, packages: Packages, context: Path) -> dict[str, float]:
-    """Give the nodes the images of both versions; returns the archives' sizes, by version."""
+def _fill(registry: Registry, installation: Installation, packages: Packages, context: Path) -> dict[str, Any]:
+    """Push charts and images of both versions; returns the names that they have, and the archives' sizes."""
     (context / "later").mkdir(parents=True)
     [wheel] = packages.folder.glob(f"*-{packages.later}-*.whl")
     shutil.copy(wheel, context / "later")
     archives = {packages.now: installation.build_image()}
     file = "e2e/rehearsal/Containerfile"
     archives[packages.later] = installation.build_image(LATER_IMAGE, container_file=file, context=context, base=IMAGE)
-    for archive in archives.values():
-        cluster.load_image(archive)
-    return {version: round(archive.stat().st_size / 1e6, 1) for version, archive in archives.items()}
+    began = time.monotonic()
+    images = {version: registry.push_image(one, f"{REPOSITORY}:{version}") for version, one in archives.items()}
+    for tree in (packages.tree, packages.later_tree):
+        installation.helm("package", tree / "charts" / "rewardpool", "--destination", context)
+    for archive in sorted(context.glob("*.tgz")):
+        installation.helm("push", archive, f"oci://{registry.address}/{CHARTS}", "--plain-http")
+    return {
+        "image_megabytes": {version: round(one.stat().st_size / 1e6, 1) for version, one in archives.items()},
+        "pushed": images,
+        "push_seconds": round(time.monotonic() - began, 1),
+    }
 
 
 class Upgrade:
     """The way there and back of one pool, whose images are the operator's own."""
 
     def __init__(
-        self, stage: Stage, packages: Packages, clients: Mapping[str, Path], scratch: Path, said: dict[str, Any]
+        self,
+        stage: Stage,
+        packages: Packages,
+        clients: Mapping[str, Path],
+        scratch: Path,
+        registry: Registry,
+        said: dict[str, Any],
     ) -> None:
         self._stage = stage
         self._packages = packages
         self._clients = clients
         self._scratch = scratch
+        self._registry = registry
         self._changes = Changes(WHERE)
         self._said = said
 
     def play(self) -> tuple[list[Row], dict[str, Any]]:
         """All of it; raises `StoryError` where something does not come true."""
         stage, now, later = self._stage, self._packages.now, self._packages.later
-        stage.open(workers=2, routers=2, chart=chart_of(self._packages.tree))
-        stage.change({"engine": {"image": None}, "router": {"image": None}})
-        stage.settle()
-        jobs = {now: TrafficLog(STATE / "traffic"), later: self._later_job()}
+        stage.apply(*manifests.namespace(NAMESPACE))
+        self._install(now)
+        stage.installation.wait()
+        stage.apply(self._pool())
+        stage.until(stage.is_settled, what="the pool serves", deadline_seconds=UPGRADE_SECONDS)
+        account = {"name": ACCOUNT, "namespace": NAMESPACE}
+        stage.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+        jobs = {version: self._job(version) for version in (now, later)}
         with self._during("nothing", now):
             time.sleep(STEADY_SECONDS)
         self._note("before")
         with self._during("helm upgrade", later):
-            values = manifests.chart_values(image=chart_image(LATER_IMAGE))
-            stage.installation.install(values, chart=chart_of(self._packages.later_tree))
-            self._until_routers_run(LATER_IMAGE)
+            self._install(later)
+            self._until_routers_run(later)
         self._note("upgraded")
         self._said["renamed_field"] = self._refused_field()
-        self._scale_and_restart(later, by=now, image=LATER_IMAGE)
+        self._scale_and_restart(later, by=now)
         with self._during("helm rollback", now):
             stage.installation.roll_back()
-            self._until_routers_run(IMAGE)
+            self._until_routers_run(now)
         self._note("rolled_back")
-        self._scale_and_restart(now, by=later, image=IMAGE)
+        self._scale_and_restart(now, by=later)
         return [row for version, log in jobs.items() for row in self._rows(version, log)], self._said
 
-    def _scale_and_restart(self, version: str, *, by: str, image: str) -> None:
+    def _install(self, version: str) -> None:
+        """Install or upgrade from the registry, by its name alone: the tag is the chart's, the pull policy too."""
+        values = manifests.chart_values(image={"repository": f"{self._registry.address}/{REPOSITORY}"})
+        chart = f"oci://{self._registry.address}/{CHARTS}/rewardpool"
+        self._stage.installation.install(values, f"--version={version}", "--plain-http", chart=chart)
+
+    def _image(self, version: str) -> str:
+        return f"{self._registry.address}/{REPOSITORY}:{version}"
+
+    def _pool(self) -> dict[str, Any]:
+        """The pool, on the operator's own image."""
+        pool = manifests.pool(workers=2, routers=2)
+        for part in ("engine", "router"):
+            del pool["spec"][part]["image"]
+        return pool
+
+    def _scale_and_restart(self, version: str, *, by: str) -> None:
         """A worker more, which is like those that there are; then new ones, asked for by the command line of `by`."""
         stage = self._stage
         before = images(stage, "worker")
@@ -121,13 +162,13 @@ class Upgrade:
         with self._during(f"restart, by a command line of {by}", version, asked=True):
             self._rewardpool(by, "restart", f"{NAMESPACE}/{POOL}")
             stage.until(
-                lambda: images(stage, "worker") == {image} and stage.is_settled(),
-                what=f"all workers run {image}",
+                lambda: images(stage, "worker") == {self._image(version)} and stage.is_settled(),
+                what=f"all workers run {self._image(version)}",
                 deadline_seconds=UPGRADE_SECONDS,
             )
 
-    def _until_routers_run(self, image: str) -> None:
-        stage = self._stage
+    def _until_routers_run(self, version: str) -> None:
+        stage, image = self._stage, self._image(version)
         stage.installation.wait()
         stage.until(
             lambda: images(stage, "router") == {image} and stage.is_settled(),
@@ -141,18 +182,20 @@ class Upgrade:
             change, server=version, workers=lambda: frozenset(self._stage.uids("worker")), asked=asked
         )
 
-    def _later_job(self) -> TrafficLog:
-        """A second job, on the later version's image."""
-        folder = STATE / LATER_JOB
+    def _job(self, version: str) -> TrafficLog:
+        """A job on the image of a version."""
+        name = job_name(version)
+        folder = STATE / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        folder.chmod(0o777)  # the job's pod is not root
+        folder.chmod(0o777)  # its pod is not root
         command = ("faults.traffic", f"{NAMESPACE}/{POOL}", str(folder), f"--rate={RATE:g}")
-        pod = manifests.asking_pod(LATER_JOB, command, {"faults": PROGRAMS}, folder, in_namespace=NAMESPACE)
-        pod["spec"]["containers"][0]["image"] = LATER_IMAGE
+        pod = manifests.asking_pod(name, command, {"faults": PROGRAMS}, folder, in_namespace=NAMESPACE)
+        pod["spec"]["containers"][0]["image"] = self._image(version)
         self._stage.apply(pod)
         log = TrafficLog(folder)
-        self._stage.until(lambda: log.flows, what="the later job's samples are scored", deadline_seconds=90)
+        what = f"samples of the job of {version} are scored"
+        self._stage.until(lambda: log.flows, what=what, deadline_seconds=UPGRADE_SECONDS)
         return log
 
     def _rows(self, version: str, log: TrafficLog) -> list[Row]:
@@ -189,15 +232,15 @@ class Upgrade:
 
     def _refused_field(self) -> str:
         try:
-            self._stage.apply(manifests.pool(workers=2, routers=2))
+            self._stage.apply(self._pool())
         except ClusterError as error:
             return str(error)[-300:]
         raise StoryError(f"the later CRD takes spec.router.{RENAMED}, which it does not have")
 
 
-def chart_of(tree: Path) -> Path:
-    """The chart of an unpacked source archive."""
-    return tree / "charts" / "rewardpool"
+def job_name(version: str) -> str:
+    """The name of the job's pod, and of the folder that it writes to."""
+    return f"traffic-{version.replace('.', '-')}"
 
 
 def images(stage: Stage, component: str) -> set[str]:

@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -12,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from cluster import binaries, images
+from cluster import binaries, images, registry
 from cluster.folders import REPOSITORY
-from cluster.processes import Daemon, free_port, kill, output_of, wait_until
+from cluster.processes import output_of
 from cluster.progress import Say, timed_lines
 from exit_status import exit_status
 from first_minute import TWINE, UV, description, refuse_dead_links
@@ -89,26 +88,21 @@ class Release:
     def chart(self, scratch: Path) -> None:
         """The chart as `helm package` makes it, and the OCI layout of what `helm push` makes of that in a registry.
 
-        The registry is a real one, on loopback and in memory, and gone afterwards.
+        The registry is a real one, on loopback, and gone afterwards.
         """
         self.say("the chart, and its OCI layout")
-        helm, crane = (binaries.ensure(name, say=self.say)[name] for name in ("helm", "crane"))
+        helm = binaries.ensure("helm", say=self.say)["helm"]
         folder = self.folder / "chart"
         self.run(helm, "package", REPOSITORY / "charts" / "rewardpool", "--destination", folder)
         [archive] = folder.glob("*.tgz")
         reproducible.date_archive(archive, self.epoch)
         os.utime(archive, (self.epoch, self.epoch))  # helm push writes it into the manifest
-        address = f"127.0.0.1:{free_port()}"
-        log = scratch / "registry.log"
-        registry = Daemon("registry", [crane, "registry", "serve", "--address", address], log=log)
-        try:
-            wait_until(lambda: serves(crane, address), what="the registry", deadline_seconds=30, daemons=[registry])
-            self.run(helm, "push", archive, f"oci://{address}/charts", "--plain-http")
-            name = f"{address}/charts/rewardpool:{self.version}"
-            self.run(crane, "pull", "--insecure", "--format=oci", name, folder / "oci")
-            self.run(helm, "pull", f"oci://{address}/charts/rewardpool", "--plain-http", "--destination", scratch)
-        finally:
-            kill([registry])
+        with registry.serve(scratch / "registry", say=self.say) as served:
+            charts = f"{served.address}/charts"
+            self.run(helm, "push", archive, f"oci://{charts}", "--plain-http")
+            name = f"{charts}/rewardpool:{self.version}"
+            self.run(served.crane, "pull", "--insecure", "--format=oci", name, folder / "oci")
+            self.run(helm, "pull", f"oci://{charts}/rewardpool", "--plain-http", "--destination", scratch)
         if (scratch / archive.name).read_bytes() != archive.read_bytes():
             raise StoryError(f"{archive.name} comes out of the registry with other bytes than went into it")
 
@@ -127,12 +121,6 @@ class Release:
             raise StoryError(f"syft does not find rewardpool {self.version} in {source}")
         self.say(f"{len(parts)} parts")
         (self.folder / path).write_text(reproducible.dated_bill_of_materials(found, self.epoch))
-
-
-def serves(crane: Path, address: str) -> bool:
-    """Whether a registry answers."""
-    done = subprocess.run([crane, "catalog", "--insecure", address], capture_output=True, timeout=10, check=False)
-    return done.returncode == 0
 
 
 def commit() -> str:
