@@ -14,7 +14,7 @@ import pytest
 from support.hostile_code import ENDS, RESULTS
 
 from rewardpool.errors import SandboxError, SandboxUnavailableError
-from rewardpool.sandbox import Call, Outcome, Verdict, parent, run
+from rewardpool.sandbox import Call, Outcome, Verdict, parent, process, run
 from rewardpool.sandbox.parent import zygotes
 
 
@@ -30,6 +30,12 @@ def test_code_ends_by_its_own_fault(code: str, outcome: Outcome) -> None:
 def test_a_result_is_not_right_by_what_it_is_made_of(code: str) -> None:
     verdict = run(code, calls=[Call(function="f", expected=1)], memory_mib=512)
     assert verdict.passed == 0, verdict
+
+
+def test_the_guard_itself_uses_nothing_of_the_program_s_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "cpu_clock", lambda pid: 1.0)
+    monkeypatch.setattr(process, "SAMPLE_SECONDS", (0.0, 0.0))
+    assert run("def f(): return 1", calls=[Call(function="f", expected=1)], cpu_seconds=0.1).passed == 1
 
 
 def test_a_right_answer_passes_on_a_busy_machine() -> None:
