@@ -374,7 +374,7 @@ bench-step: setup-dev setup-server ## Measure a training step with slow rewards 
 bench-learning: setup-dev setup-server setup-trainer ## Compare what the five schedules learn, over three seeds (20 minutes; BENCH_ARGS="--only sync one_step_off_minibatch")
 	@PYTHONPATH=bench $(DEV)/bin/python -m learning_curves $(BENCH_ARGS)
 
-bench-sandbox: setup-dev ## Measure what a sandbox costs beside a plain subprocess, and what hostile code costs its neighbours (BENCH_ARGS="--snippets 1000")
+bench-sandbox: setup-dev ## Measure a sandbox beside a plain subprocess, hostile code beside its neighbours, and functions beside threads (BENCH_ARGS="--snippets 1000")
 	@PYTHONPATH=bench $(DEV)/bin/python -m sandbox_cost $(BENCH_ARGS)
 
 bench-blame: setup-dev ## Measure what failures of a reward cost, and what a policy learns from them (BENCH_ARGS="--groups 2000 --seeds 2")

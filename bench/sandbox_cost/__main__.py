@@ -23,6 +23,7 @@ from rich.table import Table
 from rewardpool.sandbox import Call, Verdict, run
 from rewardpool.sandbox.parent import zygotes
 from rewardpool.sandbox.process import Allowance, Process
+from sandbox_cost.functions import compare
 from sandbox_cost.snippets import EXPECTED, HOSTILE, RIGHT, SLOW_EXPECTED, SLOW_RIGHT
 
 RESULT: Final = Path(__file__).parents[2] / ".rewardpool" / "bench" / "sandbox.json"
@@ -118,7 +119,7 @@ def on_a_busy_machine(verdicts: int) -> dict[str, Any]:
     return {"verdicts": verdicts, "changed": sum(verdict.outcome != "passed" for verdict in found)}
 
 
-def measured(*, snippets: int, rounds: int) -> dict[str, Any]:
+def measured(*, snippets: int, rounds: int, calls: int = 500) -> dict[str, Any]:
     """Return all figures."""
     sandboxed()
     plain()
@@ -138,13 +139,17 @@ def measured(*, snippets: int, rounds: int) -> dict[str, Any]:
         "with_hostile": beside,
         "neighbours_slowed": round(beside["p50_ms"] / without["p50_ms"], 3),
         "busy": on_a_busy_machine(max(1, snippets // 10)),
+        "functions": compare(calls=calls, rounds=7),
     }
 
 
 def show(found: dict[str, Any]) -> None:
     """Print the figures as a table."""
     table = Table("figure", "value", title=f"sandbox, {found['cores']} cores")
-    for name, value in found.items():
+    figures = {name: value for name, value in found.items() if name != "functions"}
+    for function, ways in found["functions"].items():
+        figures |= {f"function {function}, {way}": value for way, value in ways.items()}
+    for name, value in figures.items():
         table.add_row(
             name, ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else f"{value}"
         )
