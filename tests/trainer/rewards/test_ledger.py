@@ -18,7 +18,7 @@ from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool import ConfigError, Episode, FunctionFailedError, LedgerReport, Reward, UnscoredError
-from rewardpool.rewards.ledger import config
+from rewardpool.rewards.ledger import config, writer
 from rewardpool.rewards.ledger.config import LedgerConfig
 from rewardpool.rewards.ledger.parquet import ABANDONED_SECONDS
 from rewardpool.rewards.ledger.record import Entry, Scorer, judge_hash, line_of
@@ -200,6 +200,32 @@ class Odd:
 
     def __repr__(self) -> str:
         return "odd \ud800"
+
+
+class Mute:
+    """What cannot even be described."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no words")
+
+
+def test_an_episode_that_cannot_be_described_is_left_out_and_the_next_one_has_its_record(tmp_path: Path) -> None:
+    with Ledger(LedgerConfig(folder=tmp_path)) as ledger:
+        odd = Episode(prompt="?", response="a", id=Mute())  # type: ignore[arg-type]
+        ledger.add(SCORER, odd, PartScore(1.0), seconds=0.1, revisions=())
+        add(ledger, "a")
+    assert (ledger.report().left_out, ledger.report().stopped) == (1, None)
+    assert [one["id"] for one in records(tmp_path)] == ["one"]
+
+
+def test_lines_beyond_what_may_wait_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MOST_WAITING_BYTES", 1)
+    ledger = Ledger(LedgerConfig(folder=tmp_path))
+    add(ledger, "a")
+    add(ledger, "b")
+    with ledger:
+        pass
+    assert (ledger.report().records, ledger.report().left_out) == (1, 1)
 
 
 VALUES = st.recursive(

@@ -58,11 +58,14 @@ def line_of(entry: Entry, *, text: bool) -> bytes:
     episode, outcome, scorer = entry.episode, entry.outcome, entry.scorer
     prompt = _bytes(episode.prompt)
     answer = _bytes(episode.response if episode.turns is None else episode.turns)
+    prompt_hash = hashlib.blake2b(prompt, digest_size=HASH_BYTES)
+    response_hash = prompt_hash.copy()
+    response_hash.update(b"\0" + answer)
     record: dict[str, Any] = {
         "at": round(entry.at, 3),
         "id": episode.id,
-        "prompt_hash": hash_of(prompt),
-        "response_hash": hash_of(prompt + b"\0" + answer),
+        "prompt_hash": prompt_hash.hexdigest(),
+        "response_hash": response_hash.hexdigest(),
         "group": episode.group if isinstance(episode.group, str | int) else None,
         "version": episode.version,
         "part": scorer.part,

@@ -1,4 +1,8 @@
-"""The open ledger of one process: entries wait in a queue, and a thread writes them to files, each up to a size."""
+"""The open ledger of one process: lines wait in a queue, and a thread writes them to files, each up to a size.
+
+A line is made when its score is there: a queue of the episodes themselves cost five times as much, as all that an
+episode holds was then kept from being freed at once, and examined by the garbage collector meanwhile.
+"""
 
 import logging
 import os
@@ -25,8 +29,8 @@ log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 0.2
 """Between two writes: what a killed process loses of its ledger."""
-MOST_WAITING: Final = 100_000
-"""Entries that wait to be written; further ones are left out."""
+MOST_WAITING_BYTES: Final = 256 << 20
+"""Bytes of the lines that wait to be written; further ones are left out."""
 CLOSE_SECONDS: Final = 5.0
 """Seconds for what waits to be written at the end."""
 REWRITE_SECONDS: Final = 60.0
@@ -43,7 +47,7 @@ class LedgerReport:
     Attributes:
         records: Scores that are in its files.
         left_out: Scores that were not written although they should be: they came faster than they could be, or after
-            it had stopped.
+            it had stopped, or an object in their episode cannot be described.
         stopped: Why it ended before the scoring did; None where it did not.
     """
 
@@ -61,7 +65,9 @@ class Ledger:
 
     def __init__(self, config: LedgerConfig) -> None:
         self._config = config
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[bytes] = deque()
+        self._added_bytes = 0
+        self._written_bytes = 0
         self._changed = threading.Condition()
         self._is_wanted = False
         self._is_closing = False
@@ -88,10 +94,19 @@ class Ledger:
         """Keep what a part said of an episode, if it is among the share that is kept."""
         if self._config.share < 1 and not _is_chosen(episode, self._config.share):
             return
-        if self._stopped is not None or len(self._waiting) >= MOST_WAITING:
+        if self._stopped is not None or self._added_bytes - self._written_bytes >= MOST_WAITING_BYTES:
             self._left_out += 1
             return
-        self._waiting.append(Entry(time.time(), scorer, episode, outcome, seconds, revisions, workers))
+        entry = Entry(time.time(), scorer, episode, outcome, seconds, revisions, workers)
+        try:
+            line = line_of(entry, text=self._config.text)
+        except Exception:  # an object whose own repr raises: it is this record's alone
+            if not self._left_out:
+                log.warning("a score has no record in the ledger", exc_info=True)
+            self._left_out += 1
+            return
+        self._added_bytes += len(line)
+        self._waiting.append(line)
 
     def report(self) -> LedgerReport:
         """Return the report so far."""
@@ -160,13 +175,14 @@ class Ledger:
 
     def _write(self) -> None:
         while self._waiting and self._stopped is None:
-            entries = [self._waiting.popleft() for _ in range(min(len(self._waiting), 1000))]
+            lines = [self._waiting.popleft() for _ in range(min(len(self._waiting), 1000))]
             try:
-                self._files.append([line_of(entry, text=self._config.text) for entry in entries])
+                self._files.append(lines)
             except BaseException:
-                self._left_out += len(entries)
+                self._left_out += len(lines)
                 raise
-            self._records += len(entries)
+            self._records += len(lines)
+            self._written_bytes += sum(map(len, lines))
 
     def _end(self, why: str) -> None:
         self._stopped = why
