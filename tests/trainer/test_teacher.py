@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 from support.fake_worker import FakeWorker, breaks_off, hangs, refuses, says
-from support.local_pool import on_this_machine, write_local_pool
+from support.local_pool import POOL, on_this_machine, write_local_pool
 from support.tiny_teacher import computed, spoilt, teaches
 
 import rewardpool
@@ -88,6 +88,19 @@ async def test_an_answer_survives_pickling() -> None:
     copy = pickle.loads(pickle.dumps(found))
     assert copy == found
     assert copy.top_logprobs.tolist() == found.top_logprobs.tolist()  # type: ignore[union-attr]
+
+
+async def test_a_job_says_how_long_the_sequences_of_its_teacher_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_this_machine(monkeypatch, tmp_path)
+    async with teacher() as worker:
+        write_local_pool(tmp_path, url=worker.url, model_type="Teacher")
+        async with Pool(RewardConfig(pool=POOL)) as pool:
+            demand = pool.demand(samples=32)
+            demand.rollout()
+            await asyncio.gather(pool.logprobs(IDS), pool.logprobs(IDS[:4]))
+            assert (demand.now().samples, demand.now().tokens, demand.now().tokens_per_sample) == (32, 32 * 5, 5.0)
 
 
 def position_less(name: str) -> Callable[..., Any]:

@@ -230,6 +230,22 @@ async def test_the_samples_of_one_rank_are_not_taken_for_all(folder: Path, monke
         assert demand.now().samples is None
 
 
+async def test_a_job_says_how_many_tokens_its_samples_have_as_far_as_they_are_token_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_this_machine(monkeypatch, tmp_path)
+    async with FakeWorker() as worker:
+        write_local_pool(tmp_path, url=worker.url)
+        async with Pool(CONFIG) as pool:
+            demand = pool.demand()
+            demand.rollout()
+            await pool.score(Sample(text="a text"))
+            assert demand.now().tokens_per_sample is None
+            await asyncio.gather(*(pool.score(Sample(token_ids=[7] * length)) for length in (2, 10)))
+            demand.update()
+            assert (demand.now().samples, demand.now().tokens, demand.now().tokens_per_sample) == (3, 3 * 6, 6.0)
+
+
 @pytest.mark.parametrize(("announce", "said"), [(False, ""), (True, "false"), (True, "0"), (True, "OFF")])
 async def test_config_and_environment_can_switch_it_off(
     folder: Path, monkeypatch: pytest.MonkeyPatch, announce: bool, said: str

@@ -48,14 +48,23 @@ class FakeWriter:
 class Job:
     """A job that does things at given seconds; time passes only while its announcer waits."""
 
-    def __init__(self, events: Sequence[Event], *, failures: dict[int, Exception] | None = None) -> None:
+    def __init__(
+        self,
+        events: Sequence[Event],
+        *,
+        failures: dict[int, Exception] | None = None,
+        tokens_per_sample: Sequence[float | None] = (None,),
+    ) -> None:
+        """`tokens_per_sample` is said until the first event, and then from it on."""
         self._events = list(events)
         self.now = 0.0
         self.cadence = Cadence("job", Plan(samples=8))
         self.writer = FakeWriter(lambda: self.now, failures or {})
         self.announcer = Announcer(
             self.writer,
-            lambda: self.cadence.demand(self.now),
+            lambda: self.cadence.demand(self.now).model_copy(
+                update={"tokens_per_sample": tokens_per_sample[0 if len(self._events) == len(events) else -1]}
+            ),
             clock=lambda: self.now,
             wait=self._wait,
             uniform=lambda least, most: most,
@@ -102,6 +111,14 @@ def test_another_phase_is_said_at_once() -> None:
         (7.9, "Rollout"),
         (9.0, "Ended"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"), [([128, 8192], [0.0, 1.3, 5.0]), ([None, 128], [0.0, 1.3, 5.0]), ([128, 130], [0.0, 5.0])]
+)
+def test_samples_that_became_much_longer_are_said_at_once(tokens: list[float | None], said: list[float]) -> None:
+    job = Job([(1.3, lambda cadence, at: None), (5.0, end)], tokens_per_sample=tokens)
+    assert job.writer.tried == said
 
 
 def test_phases_that_change_all_the_time_are_said_twice_a_second_and_the_last_one_always() -> None:

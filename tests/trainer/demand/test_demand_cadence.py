@@ -157,6 +157,40 @@ def test_a_burst_that_outgrows_the_usual_one_is_as_large_as_it_is() -> None:
     assert cadence.demand(110.0).samples == 9
 
 
+def long_burst(cadence: Cadence, at: float, *, samples: int, tokens: int | None) -> None:
+    cadence.rollout_begins(at)
+    for _ in range(samples):
+        cadence.samples_come(at + 1, tokens=tokens)
+    cadence.update_begins(at + 2)
+
+
+def test_a_burst_has_as_many_tokens_as_the_last_ones_had_in_the_middle() -> None:
+    cadence = Cadence("job", Plan())
+    for number, tokens in enumerate((100, 9000, 110)):
+        long_burst(cadence, 10.0 * number, samples=4, tokens=tokens)
+    assert (cadence.demand(25.0).samples, cadence.demand(25.0).tokens) == (4, 440)
+
+
+def test_the_tokens_of_all_ranks_are_reckoned_from_those_that_one_sees() -> None:
+    cadence = Cadence("job", Plan(samples=64), sees_all=False)
+    long_burst(cadence, 0.0, samples=4, tokens=500)
+    assert cadence.demand(3.0).tokens == 64 * 500
+
+
+def test_in_the_first_burst_the_samples_that_came_say_how_long_they_are() -> None:
+    cadence = Cadence("job", Plan(samples=64))
+    cadence.rollout_begins(0.0)
+    assert cadence.demand(1.0).tokens is None
+    cadence.samples_come(1.0, tokens=300)
+    assert cadence.demand(2.0).tokens == 64 * 300
+
+
+def test_samples_of_unknown_length_have_no_tokens() -> None:
+    cadence = Cadence("job", Plan())
+    long_burst(cadence, 0.0, samples=4, tokens=None)
+    assert (cadence.demand(3.0).samples, cadence.demand(3.0).tokens) == (4, None)
+
+
 def test_one_rank_of_several_does_not_take_its_samples_for_all_of_them() -> None:
     cadence = steady(sees_all=False)
     assert cadence.demand(70.0).samples is None
@@ -262,7 +296,7 @@ plans = st.builds(
 )
 calls = st.tuples(
     st.floats(0.0, 2 * MAX_SECONDS),
-    st.sampled_from(["rollout", "update", "sample", "hold", "wait", "go on", "feed", "starve", "end"]),
+    st.sampled_from(["rollout", "update", "sample", "tokens", "hold", "wait", "go on", "feed", "starve", "end"]),
 )
 
 
@@ -278,6 +312,8 @@ def played(cadence: Cadence, script: list[tuple[float, str]]) -> float:
                 cadence.update_begins(at)
             case "sample":
                 cadence.samples_come(at)
+            case "tokens":
+                cadence.samples_come(at, tokens=1 + int(seconds) ** 3)
             case "hold":
                 cadence.held_back(seconds)
             case "wait" | "go on":

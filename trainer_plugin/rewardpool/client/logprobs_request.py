@@ -25,13 +25,17 @@ class LogprobsRequest(ScoreRequest[Logprobs]):
     def tokenizer(self) -> str | None:
         return self.vocabulary
 
+    @property
+    def tokens(self) -> int:
+        return len(self.asked.token_ids)
+
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
         """Return the body. Raises SampleError where the pool's model gives no log-probabilities of the sequence."""
         if endpoint.model_type not in (None, "Teacher"):
             raise InvalidSampleError(
                 self.label, f"{endpoint.pool} is {endpoint.model_type}, and a Teacher gives log-probabilities"
             )
-        length, limit = len(self.asked.token_ids), endpoint.max_model_len
+        length, limit = self.tokens, endpoint.max_model_len
         if limit is not None and length > limit:
             raise SampleTooLongError(self.label, length, limit)
         return replace(self.asked, model=endpoint.served_name).to_wire()

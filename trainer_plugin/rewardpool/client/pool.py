@@ -163,6 +163,7 @@ class Pool:
             rank=rank,
             ranks=ranks,
             samples_per_request=lambda: self._counters.samples_per_request,
+            tokens_per_sample=lambda: self._counters.tokens_per_sample,
             score_wait=self._score_wait,
             scored=lambda: self._counters.scored - before,
         )
@@ -385,7 +386,7 @@ class Pool:
             check_question(asked)
         except BadRequestError as error:
             raise InvalidSampleError(label, str(error)) from None
-        self._demand.sample_comes()
+        self._demand.sample_comes(tokens=len(asked.token_ids))
         return await self._result(
             LogprobsRequest(
                 self._entered, self._counters, label=label, path=LOGPROBS_PATH, asked=asked, vocabulary=vocabulary
@@ -512,7 +513,6 @@ class Pool:
         self, sample: Sample, *, index: int | None = None, on_end: Callable[[SampleRequest], None] | None = None
     ) -> SampleRequest:
         """Begin to score one sample; `index` is that in its stream, and `on_end` is called at its end."""
-        self._demand.sample_comes()
         request = SampleRequest(
             self._entered,
             self._counters,
@@ -522,6 +522,7 @@ class Pool:
             index=index or 0,
             on_end=on_end,
         )
+        self._demand.sample_comes(tokens=request.tokens)
         if self._batcher is None:
             request.send()
         else:

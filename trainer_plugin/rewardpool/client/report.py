@@ -101,6 +101,12 @@ class Counters:
     samples_in_flight: int = 0
     samples_per_request: float = 1.0
     """Mean of those that were in flight when the last one was sent."""
+    measured_in_flight: int = 0
+    """Number of requests whose tokens are known."""
+    tokens_in_flight: int = 0
+    """Tokens of those."""
+    tokens_per_sample: float | None = None
+    """Mean of those, when the last one was sent; None before the first one."""
     slowest_seconds: float = 0.0
     waits: ScoreWaits | None = None
     """Takes in where samples are, for a trainer that reports its steps."""
@@ -129,6 +135,19 @@ class Counters:
         """Count one that is in flight no more."""
         self.requests_in_flight -= 1
         self.samples_in_flight -= samples
+
+    def tokens_sent(self, tokens: int | None) -> None:
+        """Count the tokens of a request that is sent; None where they are not known."""
+        if tokens is not None:
+            self.measured_in_flight += 1
+            self.tokens_in_flight += tokens
+            self.tokens_per_sample = self.tokens_in_flight / self.measured_in_flight
+
+    def tokens_ended(self, tokens: int | None) -> None:
+        """Count the tokens of one that is in flight no more."""
+        if tokens is not None:
+            self.measured_in_flight -= 1
+            self.tokens_in_flight -= tokens
 
     def retry(self, kind: str, *, first: bool) -> None:
         """Count a failed attempt that another one follows; `first` says that it is the sample's first."""

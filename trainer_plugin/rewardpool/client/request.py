@@ -233,6 +233,11 @@ class ScoreRequest(Tries, Generic[T]):
         return None
 
     @property
+    def tokens(self) -> int | None:
+        """Tokens of what is asked; None where only the engine knows."""
+        return None
+
+    @property
     def most_answer_bytes(self) -> int:
         """Maximum size of an answer with its headers."""
         return MAX_ANSWER_BYTES
@@ -370,6 +375,7 @@ class ScoreRequest(Tries, Generic[T]):
         self.leave_queue()
         self._began = loop_time() - self.seconds
         self._count_samples()
+        self.counters.tokens_sent(self.tokens)
         self.connections.resolver.refresh_when_due()
         self.connections.timer.add(self, seconds_left=self.connections.config.timeout - self.seconds)
         self._begin_attempt()
@@ -712,6 +718,7 @@ class ScoreRequest(Tries, Generic[T]):
             queue.leave(self)
         elif self._began is not None:
             self.connections.timer.remove(self)
+            self.counters.tokens_ended(self.tokens)
             self._close_attempts()  # first: whoever gets the place sends at once
             self.connections.slots.give_back()
         self.tell()

@@ -45,6 +45,10 @@ class SampleRequest(ScoreRequest[Score]):
         return {**endpoint.model_fields, "input": sample.to_input(label)}
 
     @property
+    def tokens(self) -> int | None:
+        return None if self.sample.token_ids is None else len(self.sample.token_ids)
+
+    @property
     def tokenizer(self) -> str | None:
         return self.sample.tokenizer
 

@@ -31,7 +31,7 @@ WRITE_SECONDS = 0.5
 LOOK_SECONDS = 1.0
 """Seconds between two checks for changes that come by themselves, such as that the trainer waits."""
 MUCH_MORE = 1.5
-"""Times as many samples in a request, or as few, are a change."""
+"""Times as many samples in a request or tokens in a sample, or as few, are a change."""
 REFUSED_SECONDS = float(LEASE_SECONDS)
 """A place that refuses for so long, without a break, will go on refusing."""
 END_SECONDS = 2.0
@@ -181,5 +181,13 @@ class Announcer:
 
 def _differ(said: Demand, demand: Demand) -> bool:
     """Return whether the change must be announced before the next renewal."""
-    less, more = sorted((said.samples_per_request or 1.0, demand.samples_per_request or 1.0))
-    return (said.phase, said.stalled) != (demand.phase, demand.stalled) or more > MUCH_MORE * less
+    return (
+        (said.phase, said.stalled) != (demand.phase, demand.stalled)
+        or _is_much_more(said.samples_per_request, demand.samples_per_request)
+        or _is_much_more(said.tokens_per_sample, demand.tokens_per_sample)
+    )
+
+
+def _is_much_more(before: float | None, after: float | None) -> bool:
+    less, more = sorted((before or 1.0, after or 1.0))
+    return more > MUCH_MORE * less

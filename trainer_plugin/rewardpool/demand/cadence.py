@@ -3,8 +3,9 @@
     rollout begins --lead--> first sample --spread--> last sample    update begins --gap--> rollout begins …
     |<------------------------------------ every ------------------------------------------>|
 
-How large a burst is, its spread and `every` are medians of the last few bursts, which one slow step does not move. Gap
-and lead are the shortest of them, because a pool that is warm too late stalls the trainer, and one that is warm too
+How large a burst is, its spread and `every` are medians of the last few bursts, which one slow step does not move. So
+is how many tokens its samples have, as far as the client knows them; of a first burst, those that came count. Gap and
+lead are the shortest of them, because a pool that is warm too late stalls the trainer, and one that is warm too
 early costs no more than the gaps differ (`next_gap`). What the trainer says wins over what was learned.
 
 Two things would make the pool's own slowness part of the beat, and a slow pool would then be given less to do: samples
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from rewardpool_api.demand import LEASE_SECONDS, MAX_SAMPLES, MAX_SECONDS, Demand, Phase
+from rewardpool_api.demand import LEASE_SECONDS, MAX_SAMPLES, MAX_SECONDS, MAX_TOKENS, Demand, Phase
 
 MAX_BURSTS: Final = 7
 """Bursts that are learned from; older ones are forgotten."""
@@ -64,6 +65,10 @@ class _Burst:
 
     begun: float
     samples: int = 0
+    tokens: int = 0
+    """Tokens of those of its samples of which they are known."""
+    measured: int = 0
+    """Number of those."""
     first: float = 0.0
     last: float = 0.0
     held_back_seconds: float = 0.0
@@ -73,6 +78,10 @@ class _Burst:
     """Seconds of the update."""
     over: float | None = None
     """Time at which the next one began."""
+
+    @property
+    def tokens_per_sample(self) -> float | None:
+        return self.tokens / self.measured if self.measured else None
 
     @property
     def every(self) -> float | None:
@@ -155,8 +164,8 @@ class Cadence:
         """End the job: no burst comes any more."""
         self._phase = "Ended"
 
-    def samples_come(self, at: float, samples: int = 1) -> None:
-        """The client was given so many samples to score."""
+    def samples_come(self, at: float, samples: int = 1, *, tokens: int | None = None) -> None:
+        """The client was given so many samples to score, of so many tokens in all where that is known."""
         if not self._bursts:
             return
         burst = self._bursts[-1]
@@ -165,6 +174,9 @@ class Cadence:
             burst.first = burst.last = max(burst.begun, came)
         burst.last = max(burst.last, came)
         burst.samples += samples
+        if tokens is not None:
+            burst.tokens += tokens
+            burst.measured += samples
 
     def held_back(self, seconds: float) -> None:
         """Count seconds for which the client took no sample, because it had too many."""
@@ -190,6 +202,7 @@ class Cadence:
             job=self._job,
             phase=self._phase,
             samples=self._samples(),
+            tokens=self._tokens(),
             starts_in_seconds=_until(self._next_samples(at), at),
             spread_seconds=_bounded(spread or 0.0),
             every_seconds=None if self._every is None else _bounded(self._every),
@@ -210,6 +223,11 @@ class Cadence:
             return None
         usual = round(median(burst.samples for burst in counted))
         return min(max(usual, self._bursts[-1].samples), MAX_SAMPLES)
+
+    def _tokens(self) -> int | None:
+        usual = _median(burst.tokens_per_sample for burst in self._counted() or self._bursts)
+        samples = self._samples()
+        return None if usual is None or samples is None else min(round(samples * usual), MAX_TOKENS)
 
     @property
     def _every(self) -> float | None:

@@ -26,7 +26,7 @@ from rewardpool.demand.job import give_name_back, is_switched_on, name_of, rank_
 from rewardpool.demand.report import DemandReport
 from rewardpool.demand.writers import writer_for
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool_api.demand import MOST_PER_REQUEST, Demand
+from rewardpool_api.demand import MAX_TOKENS_PER_SAMPLE, MOST_PER_REQUEST, Demand
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ class JobDemand:
         cadence: Cadence,
         *,
         samples_per_request: Callable[[], float] = lambda: 1.0,
+        tokens_per_sample: Callable[[], float | None] = lambda: None,
         score_wait: Callable[[], float | None] = lambda: None,
         scored: Callable[[], int | None] = lambda: None,
     ) -> None:
@@ -53,12 +54,13 @@ class JobDemand:
         """The name it is announced by."""
         self._cadence = cadence
         self._samples_per_request = samples_per_request
+        self._tokens_per_sample = tokens_per_sample
         self._score_wait = score_wait
         self._scored = scored
         self._clock = time.monotonic
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
-        self._came: deque[float] = deque()
-        """Times of samples that the cadence does not know yet; nothing is locked for each."""
+        self._came: deque[tuple[float, int | None]] = deque()
+        """Times and tokens of samples that the cadence does not know yet; nothing is locked for each."""
         self._announcer: Announcer | None = None
         self._silent_because = ""
         self._ended: Callable[[], None] = lambda: None
@@ -133,9 +135,10 @@ class JobDemand:
         with self._known() as cadence:
             demand = cadence.demand(self._clock())
         mean = round(min(max(self._samples_per_request(), 1.0), MOST_PER_REQUEST), 1)
-        share = self._score_wait()
+        length, share = self._tokens_per_sample(), self._score_wait()
         known = {
             "samples_per_request": mean if mean > 1 else None,
+            "tokens_per_sample": None if length is None else round(min(max(length, 1.0), MAX_TOKENS_PER_SAMPLE), 1),
             "score_wait": None if share is None else round(share, 3),
             "scored": self._scored(),
         }
@@ -149,10 +152,10 @@ class JobDemand:
 
     # What the client reports.
 
-    def sample_comes(self) -> None:
-        """The client was given a sample."""
+    def sample_comes(self, *, tokens: int | None = None) -> None:
+        """The client was given a sample, of so many tokens where that is known."""
         if not self._silent_because:
-            self._came.append(self._clock())
+            self._came.append((self._clock(), tokens))
 
     @contextmanager
     def holding_back(self) -> Iterator[None]:
@@ -178,7 +181,8 @@ class JobDemand:
         """The cadence, which knows of all samples."""
         with self._lock:
             while self._came:
-                self._cadence.samples_come(self._came.popleft())
+                at, tokens = self._came.popleft()
+                self._cadence.samples_come(at, tokens=tokens)
             yield self._cadence
 
     def _count(self, what: Callable[[float, int], None], change: int) -> float:
@@ -201,13 +205,15 @@ def announced_demand(
     ranks: int | None = None,
     environ: Mapping[str, str] | None = None,
     samples_per_request: Callable[[], float] = lambda: 1.0,
+    tokens_per_sample: Callable[[], float | None] = lambda: None,
     score_wait: Callable[[], float | None] = lambda: None,
     scored: Callable[[], int] = lambda: 0,
 ) -> JobDemand:
     """Make a job's demand and announce it, where that is wanted, possible and this process's part.
 
-    `samples_per_request` says what the requests in flight have in them, `score_wait` the latest step's share, and
-    `scored` how many samples of this process have scores; every rank is taken to have as many.
+    `samples_per_request` says what the requests in flight have in them, `tokens_per_sample` how long those are,
+    `score_wait` the latest step's share, and `scored` how many samples of this process have scores; every rank is taken
+    to have as many.
 
     Raises:
         ConfigError: An environment variable is wrong.
@@ -229,6 +235,7 @@ def announced_demand(
         job,
         Cadence(job, plan, sees_all=ranks == 1),
         samples_per_request=samples_per_request,
+        tokens_per_sample=tokens_per_sample,
         score_wait=score_wait,
         scored=lambda: ranks * scored(),
     )
