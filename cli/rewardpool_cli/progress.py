@@ -82,7 +82,6 @@ class Progress:
         return now - self.since[worker.name, worker.pid]
 
     def table(self, pool: RewardPool | None, now: float) -> Table:
-        """The workers as a live table."""
         table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
         table.add_column("worker", width=10, no_wrap=True)
         table.add_column("phase", width=8, no_wrap=True)

@@ -10,7 +10,6 @@ from rich.logging import RichHandler
 from rewardpool_api import RewardPool
 
 PLAIN_WIDTH = 160
-"""Columns without a terminal."""
 
 out = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
 err = Console(stderr=True, width=None if sys.stderr.isatty() else PLAIN_WIDTH, highlight=False)

@@ -59,14 +59,12 @@ class GoldenScores:
     """Scores of a golden set by one revision."""
 
     digest: str
-    """Digest of the set that was scored."""
     scores: tuple[float | None, ...]
     """In the order of the texts; None where the model gave none."""
     refusal: str | None = None
     """Reason for the first missing one, in the worker's words."""
 
     def to_annotation(self) -> str:
-        """The text of the annotation."""
         entry: dict[str, Any] = {"set": self.digest, "scores": self.scores}
         return json.dumps(entry | ({"refusal": self.refusal} if self.refusal else {}), separators=(",", ":"))
 

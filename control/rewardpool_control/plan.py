@@ -71,8 +71,6 @@ class Plan:
     """Routers, by name, that trainers shall not be sent to any more; never all of them, so on one machine never any."""
     measure: tuple[Measure, ...] = ()
     protected_workers: int = 0
-    """Workers of which a disruption may take one."""
     protected_routers: int = 0
-    """The same of routers."""
     status: RewardPoolStatus
     events: tuple[Event, ...] = ()

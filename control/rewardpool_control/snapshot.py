@@ -40,7 +40,6 @@ class Download:
     downloaded_bytes: int = 0
     total_bytes: int | None = None
     note: str | None = None
-    """Cause of a delay, in words."""
 
 
 LOADING_AGAIN: Final = timedelta(minutes=1)
@@ -100,7 +99,6 @@ class Worker:
 
     @property
     def is_downloading(self) -> bool:
-        """True if a download runs in it."""
         return self.download is not None and self.download.begun is not None
 
     def is_loading(self, now: datetime) -> bool:
@@ -184,7 +182,6 @@ class Snapshot:
     revision: str
     """Revision of the pod template or launch command that the spec renders to now."""
     url: str
-    """URL of the routers for trainers."""
     worker_sets: tuple[WorkerSet, ...] = ()
     workers: tuple[Worker, ...] = ()
     routers: tuple[Router, ...] = ()
@@ -200,7 +197,6 @@ class Snapshot:
     protected_workers: int | None = None
     """Workers of which a disruption may take one, as the budget has it; None where there is none."""
     protected_routers: int | None = None
-    """The same of routers."""
     ca_bundle: str | None = None
     """Certificates that verify the routers, PEM in base64; None for http."""
     tls_problem: str | None = None
@@ -222,7 +218,6 @@ class Snapshot:
         return self.pool.spec.engine.sleep.enabled and self.holders == () and complete
 
     def workers_of(self, revision: str) -> tuple[Worker, ...]:
-        """Workers of one revision."""
         return tuple(worker for worker in self.workers if worker.revision == revision)
 
     def available_of(self, revision: str) -> int:
@@ -230,7 +225,6 @@ class Snapshot:
         return sum(worker.available for worker in self.workers_of(revision))
 
     def is_listed(self, worker: Worker) -> bool:
-        """Return whether any router has the worker in its list."""
         return any(entry.url == worker.url for router in self.routers for entry in router.registered or ())
 
     def serving_of(self, revision: str) -> int:

@@ -40,7 +40,6 @@ class Count:
     answered: Mapping[str, int]
     """Requests that it answered, by the name of the router that counted them."""
     in_flight: int
-    """Requests that it has now."""
 
     def since(self, before: "Count") -> int | None:
         """Requests that it answered since; None when a router is new, is gone, or began to count anew."""
@@ -52,12 +51,9 @@ class Count:
 
 @dataclass(frozen=True, kw_only=True)
 class _Span:
-    """A measurement that is under way."""
-
     begun: float
     answered: int = 0
     in_flight: int
-    """The least so far."""
 
 
 class BusyWorker:

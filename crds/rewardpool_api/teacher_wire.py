@@ -96,7 +96,6 @@ class Question:
 
     @property
     def rows(self) -> int:
-        """Of the answer."""
         return len(self.token_ids) - self.start
 
     @property

@@ -26,7 +26,6 @@ class ApiServerTime:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Count the time within."""
         if not self._calls:
             self._since = self.clock()
         self._calls += 1

@@ -113,7 +113,6 @@ class Kube:
 
     @property
     def server(self) -> str:
-        """URL of the API server."""
         return str(self._configuration.host)
 
     def is_away(self) -> bool:
@@ -259,7 +258,6 @@ class Kube:
         return None if answer.get("kind") == "Status" else answer
 
     async def serves(self, resource: Resource) -> bool:
-        """Whether the API server knows the kind at all."""
         path = f"/apis/{resource.group}/{resource.version}"
         try:
             answer = await self._call("get", path)
@@ -302,7 +300,6 @@ class Kube:
             return await read_text(response, limit_bytes=LONGEST_TEXT)
 
     async def _object(self, verb: Verb, path: str, **sent: Unpack[_Sent]) -> Object:
-        """Make a call that is answered with an object, and return that."""
         return checked_object(f"{verb} {path}", await self._call(verb, path, **sent))
 
     async def _list(self, path: str, query: Mapping[str, str]) -> Page:

@@ -10,7 +10,6 @@ Object = dict[str, Any]
 """A Kubernetes object as JSON."""
 
 Verb = Literal["get", "list", "watch", "create", "patch", "delete"]
-"""As in RBAC."""
 
 
 @dataclass(frozen=True)

@@ -345,7 +345,6 @@ def other_project(pool: RewardPool | None, project: Path) -> Path | None:
 
 
 def _check_project(running: RewardPool, project: Path) -> None:
-    """Check that the running pool is of the project of this command."""
     if (other := other_project(running, project)) is not None:
         raise NotStartableError(
             f"metadata.name: {running.key} runs already for the manifest in {other}, and this one is in {project}:"
@@ -354,7 +353,6 @@ def _check_project(running: RewardPool, project: Path) -> None:
 
 
 def _check_port_of_running(folder: PoolFolder, port: int | None) -> None:
-    """Check that the running router has the port."""
     pool = folder.read_pool()
     url = pool.status.url if pool is not None else None
     if port is not None and url is not None and urlsplit(url).port != port:

@@ -110,7 +110,6 @@ class PoolFolder:
         return f"{self.path.parent.name}/{self.path.name}"
 
     def create(self) -> None:
-        """Make the folders that are missing."""
         shutil.rmtree(self.temporary, ignore_errors=True)  # what killed engines left there
         for folder in (self.path, self.logs, self.files, self.temporary, self.demands, self.awake):
             folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +135,6 @@ class PoolFolder:
             yield
 
     def is_supervised(self) -> bool:
-        """Return whether a supervisor is there."""
         return is_supervised(self.path)
 
     def write_pool(self, pool: RewardPool) -> None:
@@ -194,7 +192,6 @@ class PoolFolder:
         return _read(self._revisions, partial(_REVISIONS.validate_json, extra="ignore")) or {}
 
     def write_supervisor(self, record: SupervisorRecord) -> None:
-        """Take down who supervises."""
         write_private(self._supervisor, json.dumps(asdict(record)))
 
     def read_supervisor(self) -> SupervisorRecord | None:
@@ -215,7 +212,6 @@ class PoolFolder:
         self._supervisor.unlink(missing_ok=True)
 
     def write_metrics_url(self, url: str) -> None:
-        """Write the URL of the router's metrics."""
         write_private(self._metrics_url, url)
 
     def read_metrics_url(self) -> str | None:

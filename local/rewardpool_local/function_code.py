@@ -88,8 +88,6 @@ def read_code(module: str, folders: Sequence[Path]) -> FunctionCode:
 
 @dataclass(frozen=True)
 class _Module:
-    """Location of a module."""
-
     file: Place | None
     """None for a folder without `__init__.py`."""
     is_package: bool = False

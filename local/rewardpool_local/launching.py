@@ -47,7 +47,6 @@ class Launcher:
     """Settings by which workers are started."""
 
     python: str
-    """The interpreter that has the engine."""
     folder: PoolFolder
     """Has the mounted files, the key, and copies of the function's code."""
 

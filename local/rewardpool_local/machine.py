@@ -58,7 +58,6 @@ class Interpreter:
     """Modules of an interpreter."""
 
     python: str
-    """Version of Python."""
     modules: Mapping[str, str]
     """The wanted modules that it has, with their versions; "" where the version is unknown."""
 

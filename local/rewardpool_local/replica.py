@@ -118,7 +118,6 @@ class Replica:
 
     @property
     def asleep(self) -> bool:
-        """True if the engine of the process it has sleeps."""
         return self.process.running and self._asleep_pid == self.process.pid
 
     @property
@@ -129,7 +128,6 @@ class Replica:
 
     @property
     def phase(self) -> str:
-        """Phase that `rewardpool status` shows."""
         if self.draining_since is not None or self.process.stopping:
             return "Draining"
         if not self.process.running and (self.process.failure is not None or self._unschedulable is not None):
@@ -170,7 +168,6 @@ class Replica:
         )
 
     def describe(self) -> WorkerProcess:
-        """Return the worker for the status."""
         return WorkerProcess(
             name=self.name,
             revision=self.revision,

@@ -52,7 +52,6 @@ class LocalRouter:
 
     @property
     def url(self) -> str:
-        """URL for trainers."""
         return f"http://{HOST}:{self._port.number}"
 
     async def ensure(self, pool: RewardPool) -> None:

@@ -36,7 +36,6 @@ class Command:
     env: Mapping[str, str]
     """Variables to add to this process's own."""
     url: str
-    """URL at which it will listen."""
     ports: tuple[HeldPort, ...] = ()
     """Those at which it will listen, that of the address first; held until another process serves."""
     originals: Mapping[str, str] = field(default_factory=dict)
@@ -122,7 +121,6 @@ class SupervisedProcess:
 
     @property
     def running(self) -> bool:
-        """True if it has a process."""
         return self._process is not None
 
     @property

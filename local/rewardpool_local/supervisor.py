@@ -55,7 +55,6 @@ class Settings:
     """Settings of a supervisor."""
 
     python: str
-    """The interpreter that has the engine and the router."""
     port: int | None = None
     """Port of the router; None for a free one."""
     give_up_seconds: float | None = None
@@ -234,7 +233,6 @@ class Supervisor:
             self._failed_with = ""
 
     def _with_failure(self, status: RewardPoolStatus, message: str) -> RewardPoolStatus:
-        """Return the status with the condition that reconciling fails."""
         before = self._pool.status.condition("Degraded")
         lasts = before is not None and before.status == "True"
         degraded = Condition(

@@ -144,7 +144,6 @@ async def _listen(application: web.Application, port: int, stack: AsyncExitStack
 
 
 async def _serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -40,7 +40,6 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(pool)s%(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's lines."""
         pool = _pool.get()
         record.pool = f"{pool}: " if pool else ""
         return super().format(record)
@@ -53,7 +52,6 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's line."""
         line: dict[str, Any] = {
             "time": rfc3339(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),

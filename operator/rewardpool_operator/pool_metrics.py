@@ -177,14 +177,12 @@ class PoolCollector(Collector):
         """Namespace and name -> steps that fail, why, and the Unix time since when."""
 
     def describe(self) -> tuple[Family, ...]:
-        """The families, without a series."""
         return tuple(
             kind(name, meaning, labels=(*POOL_LABELS, *labels))
             for name, (kind, meaning, labels, _) in _FAMILIES.items()
         )
 
     def collect(self) -> Iterable[Metric]:
-        """The families with a series for every pool."""
         families = self.describe()
         # Copies: scrapes are answered by a thread of their own.
         failing = [

@@ -198,7 +198,6 @@ class Turned:
     """Result of a request to an engine to sleep or wake."""
 
     ok: bool
-    """It is what it was asked to be."""
     busy: bool = False
     """It works on something, and is awake."""
     weights_lost: bool = False

@@ -80,7 +80,6 @@ def page() -> str:
 
 
 def _conditions() -> list[str]:
-    """The table in the module that defines them."""
     lines = (inspect.getdoc(status) or "").splitlines()
     return [line for line in lines if line.startswith("|")]
 

@@ -37,7 +37,6 @@ class PoolSnapshot:
 
     @cached_property
     def detail(self) -> dict[str, Any]:
-        """The pool as a whole, as JSON."""
         return asdict(detail_of(self._seen, self._remembered))
 
     @cached_property

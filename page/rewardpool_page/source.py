@@ -31,7 +31,6 @@ class Counts:
     """What a pool's routers counted since they started."""
 
     answered: int
-    """Requests."""
     seconds: float
     """From a request to its answer, summed over all of them."""
     within: Mapping[float, int]
@@ -49,7 +48,6 @@ class Seen:
     counts: Counts | None = None
     """None where the routers do not say."""
     logs: Sequence[str] = ()
-    """Names of what there is a log of."""
 
 
 class LogNotFoundError(Exception):

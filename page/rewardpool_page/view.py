@@ -21,7 +21,6 @@ Tone = Literal["good", "busy", "bad", "idle"]
 MAX_WORKERS: Final = 200
 MAX_CHANGES: Final = 20
 MAX_TEXT: Final = 2000
-"""Characters of a message."""
 _PHASES: Final[dict[str, Tone]] = {
     "Ready": "good",
     "Starting": "busy",
@@ -152,7 +151,6 @@ class Detail:
     url: str | None
     revision: str
     gpus: int
-    """Of one replica."""
     router: str
     max_model_len: int | None
     sleep: str | None
@@ -161,7 +159,6 @@ class Detail:
     sizing: Sizing | None
     workers: tuple[Replica, ...]
     more_workers: int
-    """That are not shown."""
     jobs: tuple[Job, ...]
     costs: tuple[Share, ...]
     costs_since: float | None

@@ -142,7 +142,6 @@ class HeldPort:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
 
     def release(self) -> None:
-        """Hold it no longer."""
         self._socket.close()
 
 

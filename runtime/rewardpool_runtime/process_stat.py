@@ -78,7 +78,6 @@ class Used(NamedTuple):
 
     cpu_seconds: float
     processes: int
-    """Of them that have not ended."""
     is_asleep: bool
     """Whether each thread of each of them waits for something else than a processor."""
 

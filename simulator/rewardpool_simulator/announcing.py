@@ -42,11 +42,9 @@ class SimulatedAnnouncer:
         self._started = self._changed = self._events.now
 
     def rollout_begins(self) -> None:
-        """Announce that the policy generates."""
         self._cadence.rollout_begins(self._change())
 
     def samples_come(self, samples: int) -> None:
-        """Count samples that are submitted to the client."""
         self._cadence.samples_come(self._events.now, samples)
 
     def update_begins(self) -> None:

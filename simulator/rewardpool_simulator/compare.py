@@ -28,7 +28,6 @@ class PolicyOutcome:
     """Never negative."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures for JSON."""
         return {
             "stall_seconds": round(self.stall_seconds, 1),
             "wait_seconds": round(self.run.wait_seconds, 1),

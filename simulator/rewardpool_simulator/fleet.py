@@ -84,7 +84,6 @@ class SimulatedFleet:
         self.changes = 0
         """How often the wanted size changed."""
         self.peak = 0
-        """Largest wanted size."""
         self.answered = 0
         self.retried = 0
         """Requests that were sent to another replica because theirs was lost."""
@@ -145,7 +144,6 @@ class SimulatedFleet:
         return self._spent + sum(self._events.now - replica.scheduled for replica in scheduled)
 
     def view(self) -> View:
-        """Return what an autoscaler may see now."""
         ready = self.ready
         return View(
             now=self._events.now,

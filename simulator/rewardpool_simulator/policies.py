@@ -27,7 +27,6 @@ class AlwaysOn:
         self._replicas = replicas
 
     def decide(self, view: View) -> int:
-        """Return the fixed size."""
         return self._replicas
 
 

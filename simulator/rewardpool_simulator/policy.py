@@ -11,7 +11,6 @@ class View:
     now: float
     """Seconds since the trace began."""
     in_flight: int
-    """Requests at a ready replica."""
     waiting: int
     """Requests that the router keeps because no ready replica has room."""
     desired: int

@@ -53,7 +53,6 @@ class PoolPolicy:
         self._busy: dict[str, BusyWorker] = {}
 
     def decide(self, view: View) -> int:
-        """Return the wanted replicas."""
         seen = self._observation
         throughputs = self._throughputs(view.now)
         signals = Signals(

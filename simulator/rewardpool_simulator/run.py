@@ -53,7 +53,6 @@ class PolicyRun:
     changes: int
     """How often the wanted size changed."""
     peak: int
-    """Largest wanted size."""
     answered: int
     retried: int
     """Requests that were sent to another replica because theirs was lost."""
@@ -197,17 +196,14 @@ class _Simulation:
 
     @property
     def ready(self) -> Sequence[SimulatedReplica]:
-        """Replicas that receive requests."""
         return self._fleet.ready
 
     @property
     def lacks_capacity(self) -> bool:
-        """Whether a replica fits on no node."""
         return self._fleet.lacks_capacity
 
     @property
     def metrics_missing(self) -> bool:
-        """Whether the routers' metrics are missing."""
         now = self._events.now
         return any(span.from_seconds <= now < span.until_seconds for span in self._trace.faults.blind)
 

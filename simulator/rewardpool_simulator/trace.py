@@ -129,7 +129,6 @@ class JobSpec(ApiModel):
     callers: Samples | None = None
     """Most samples that are submitted and not scored at one time (default: no limit)."""
     announces: bool = True
-    """Whether the job announces its demand."""
     dies_after_steps: Annotated[int, Field(ge=0)] | None = None
     """Step after which the job is killed in its next rollout, without an announcement (default: it ends as planned)."""
 
@@ -198,7 +197,6 @@ class Trace(ApiModel):
     """A pool, its jobs or requests, and faults."""
 
     description: str = ""
-    """What the trace models, and where its figures come from."""
     seconds: Length
     """Least length of a run, which goes on until all jobs have ended."""
     fleet: FleetSpec

@@ -63,7 +63,6 @@ class SimulatedTrainer:
 
     @property
     def is_over(self) -> bool:
-        """Whether it ended or was killed."""
         return self.ended is not None
 
     def _start(self) -> None:
@@ -108,7 +107,6 @@ class SimulatedTrainer:
             self._events.call_later(drawn.rollout_seconds / 2, self._kill)
 
     def _submit_samples(self, requests: Iterator[Request], samples: int) -> None:
-        """Submit samples of a rollout to be scored."""
         if self.ended is not None:
             return
         self.submitted += samples

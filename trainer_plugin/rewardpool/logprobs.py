@@ -29,7 +29,6 @@ class Logprobs:
     flat: Values = field(repr=False)
 
     def __len__(self) -> int:
-        """Rows."""
         return self._asked.rows
 
     @property

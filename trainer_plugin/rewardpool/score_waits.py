@@ -71,7 +71,6 @@ class ScoreWait:
 
     @property
     def most(self) -> str:
-        """The largest part."""
         return max((*PARTS, "other"), key=lambda part: float(getattr(self, part)))
 
 

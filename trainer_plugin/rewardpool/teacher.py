@@ -114,8 +114,6 @@ class Teacher(FrontDoor[BlockingPool]):
 
 
 class _LazyPool(PerProcess[BlockingPool]):
-    """A teacher's pool."""
-
     def __init__(self, config: RewardConfig, tokenizer: Any) -> None:
         self._config = config
         self._tokenizer = tokenizer

@@ -76,5 +76,4 @@ class Entry(BaseModel):
 
     @property
     def repositories(self) -> tuple[str, ...]:
-        """All repositories that the entry is for."""
         return (self.repository, *self.also)

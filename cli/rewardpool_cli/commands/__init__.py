@@ -65,7 +65,6 @@ class LazyCommand(TyperCommand):
 
     @cached_property
     def real(self) -> Any:
-        """The command itself, as typer has it."""
         module = import_module(f"rewardpool_cli.commands.{self._module}")
         if hasattr(module, "app"):
             return typer.main.get_group(module.app)
@@ -82,7 +81,6 @@ class Commands(TyperGroup):
     """All of the table."""
 
     def __init__(self, **rest: Any) -> None:
-        """As typer makes a group."""
         super().__init__(**rest)
         for name, sentence in COMMANDS.items():
             self.add_command(LazyCommand(name, sentence))

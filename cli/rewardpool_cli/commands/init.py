@@ -165,7 +165,6 @@ def _size(given: str) -> dict[str, Any]:
 
 
 def _sized(written: Draft, name: str, size: dict[str, Any]) -> Draft:
-    """The manifest of that name and size."""
     namespace, _, short = name.rpartition("/")
     metadata = {"name": short, **({"namespace": namespace} if namespace else {})}
     spec = {key: value for key, value in written.manifest["spec"].items() if key not in ("replicas", "autoscaling")}

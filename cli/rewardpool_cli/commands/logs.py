@@ -91,7 +91,6 @@ class Printer:
         self._styles: dict[str, str] = {}
 
     def __call__(self, who: str, line: str) -> None:
-        """Write one line."""
         if who not in self._styles:
             self._styles[who] = next(self._free)
         text = Text.assemble((f"{who} ", self._styles[who])) + Text.from_ansi(line)
@@ -138,7 +137,6 @@ class Source:
     start: str
     """Identifies one start of the container."""
     who: str
-    """The name before its lines."""
 
 
 def sources_of(pods: Iterable[dict[str, Any]], component: Component | None, *, previous: bool) -> Iterator[Source]:

@@ -296,7 +296,6 @@ def _golden_set(path: Path) -> GoldenSet:
 
 
 def _tolerance(pool: RewardPool, max_abs_diff: float | None) -> tuple[Tolerance, str | None]:
-    """Return the tolerance, and the number format that it follows from."""
     dtype = served_dtype(pool.spec.engine.dtype, of_checkpoint=_dtype_of_checkpoint(pool), engine=pool.spec.engine.name)
     if dtype is None and max_abs_diff is None:
         raise RefusedError(

@@ -98,7 +98,6 @@ async def _ask(cluster: Cluster) -> Seen:
 
 
 async def _answered(call: Awaitable[Any]) -> Any:
-    """Return the answer, or the reason for a missing one."""
     try:
         async with asyncio.timeout(CALL_SECONDS):
             return await call

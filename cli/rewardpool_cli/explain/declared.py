@@ -20,7 +20,6 @@ _ROLLOUT_REASONS: Final = frozenset(
         ConditionReason.DEADLINE_EXCEEDED,
     }
 )
-"""Explained by `rollout_explanations`."""
 
 _LOCAL_REASONS: Final = frozenset(
     {

@@ -92,7 +92,6 @@ def _without_metrics(evidence: Evidence, scaling: ScalingStatus) -> Explanation:
 
 
 def _decided(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
-    """By what limits the number, if anything does."""
     match scaling.limit:
         case "MaxReplicas" if _recommended(scaling) > spec.max_replicas:
             return _at_most(evidence, spec, scaling)

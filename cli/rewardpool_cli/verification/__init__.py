@@ -128,7 +128,6 @@ class Comparison:
         return flips
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
         return {
             "holds": self.holds,
             "texts": len(self.items),

@@ -56,7 +56,6 @@ class Condition(StrEnum):
 
     @property
     def in_words(self) -> str:
-        """What a person reads."""
         return _WORDS[self]
 
 
@@ -176,7 +175,6 @@ class Pair:
     """The largest absolute one of its numbers; infinite where one of both has no numbers."""
     holds: bool
     problem: str | None = None
-    """Why there are no numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +205,6 @@ class Finding:
         return _largest(self.pairs)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
         by_replica: dict[str, list[Pair]] = {}
         for pair in self.pairs:
             by_replica.setdefault(pair.replica, []).append(pair)
@@ -252,7 +249,6 @@ class Certificate:
         return all(finding.holds for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
         return {
             "holds": self.holds,
             "replicas": self.replicas,

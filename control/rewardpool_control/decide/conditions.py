@@ -41,7 +41,6 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """True if the condition holds."""
         return self.status == "True"
 
 
@@ -75,12 +74,10 @@ class Facts:
 
     @property
     def ready(self) -> int:
-        """Replicas that serve."""
         return len(self.lists.serving) if self.lists is not None else 0
 
     @property
     def asleep(self) -> int:
-        """Replicas that sleep."""
         return sum(worker.asleep for worker in self.staying)
 
     @property

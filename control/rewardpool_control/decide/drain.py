@@ -32,11 +32,9 @@ class Drain:
     undrain: tuple[str, ...] = ()
     """Workers, by name, whose mark is taken back."""
     stop: tuple[str, ...] = ()
-    """Workers, by name, to stop now."""
     worker_sets: tuple[WorkerSet, ...] = ()
 
     def stays(self, worker: Worker) -> bool:
-        """Return whether the worker is wanted after this plan."""
         if worker.deleting or worker.name in self.drain or worker.name in self.stop:
             return False
         return worker.draining_since is None or worker.name in self.undrain

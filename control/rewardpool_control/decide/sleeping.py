@@ -20,13 +20,10 @@ class Sleeping:
     sleep: tuple[str, ...] = ()
     """Workers, by name, to put to sleep now."""
     wake: tuple[str, ...] = ()
-    """Workers, by name, to wake now."""
     barred: frozenset[str] = frozenset()
     """Workers, by name, that no router may have."""
     hold_starts: bool = False
-    """True if no process may start now."""
     status: SleepStatus | None = None
-    """State of it for the status."""
 
 
 def rest(snapshot: Snapshot, leaving: Drain) -> Sleeping:

@@ -205,7 +205,6 @@ class Strays:
         self._since: dict[str, datetime] = {}
         """Uid of a Lease -> since when its pool is missed."""
         self._recorded: set[str] = set()
-        """Uids."""
 
     async def run(self) -> None:
         """Check again and again, until cancelled."""

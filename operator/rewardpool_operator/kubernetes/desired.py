@@ -28,7 +28,6 @@ class Rendered:
     files: tuple[Object, ...] = ()
     """The mounted files that its pods need, which it does not own: they are of the namespace."""
     revision: Revision
-    """Revision of the workers that the pool needs."""
     offer: str | None = None
     """Differences of workers that this operator renders, in words; None where there are none."""
     nulls: str | None = None

@@ -26,8 +26,6 @@ REPAIRS_SECONDS: Final = 60.0
 
 @dataclass
 class _Recorded:
-    """An event that was written."""
-
     name: str
     count: int
     last_at: float
@@ -64,11 +62,9 @@ class EventCorrelator:
         return Repeat(name=known.name, count=known.count)
 
     def written(self, event: Event, name: str, *, now: float) -> None:
-        """The event has an object of this name."""
         self._recorded[event] = _Recorded(name=name, count=1, last_at=now, written_at=now)
 
     def gone(self, event: Event) -> None:
-        """The event's object is not there any more."""
         self._recorded.pop(event, None)
 
     def _new(self, event: Event, now: float) -> Event | None:
@@ -92,7 +88,6 @@ class RepairTally:
     recorded_at: float = float("-inf")
 
     def add(self, change: Change) -> None:
-        """Count one more."""
         if change == "join":
             self.joins += 1
         else:

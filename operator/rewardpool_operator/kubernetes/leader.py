@@ -55,7 +55,6 @@ class Acting(enum.Enum):
     """Rights of an operator at one moment."""
 
     FULL = "full"
-    """The operator leads: it may do everything."""
     ROUTERS = "routers"
     """It led last, and the Lease cannot be had: it may fill routers that have no worker, and write nothing.
 
@@ -98,7 +97,6 @@ class Leadership:
         """Version of the Lease that this operator wrote last; None where that failed, or the Lease is another's."""
 
     def acting(self) -> Acting:
-        """Return what the operator may do at this moment."""
         now = self._clock()
         if now < self._acts_from:
             return Acting.NONE

@@ -222,7 +222,6 @@ class Manager:
         return again
 
     def _close(self, key: Key) -> None:
-        """Forget all that is remembered of the pool."""
         self._reconcilers.pop(key).close()
         self._forget(key)
 

@@ -149,7 +149,6 @@ class Observer:
         keep_only(self._in_flight, there)
 
     def close(self) -> None:
-        """Stop asking."""
         self._forget((), ())
         self._probes.close()
         self._downloads.close()

@@ -69,7 +69,6 @@ class Seen:
     revision: str
     acting: Acting
     pools: int
-    """Number of pools, for the pace."""
 
 
 class PoolReconciler:
@@ -157,7 +156,6 @@ class PoolReconciler:
         return now is not None and now["metadata"].get("generation") != looked_at["metadata"].get("generation")
 
     def close(self) -> None:
-        """Stop asking."""
         self._observer.close()
         self._pod_warnings.close()
         self._golden.close()
@@ -224,7 +222,6 @@ class PoolReconciler:
         return Outcome.BUSY if held is not None else Outcome.of(plan, changed=changed)
 
     def _wanted(self, stored: StoredPool, seen: Seen, objects: Objects) -> Rendered:
-        """Return the manifests that the pool should own."""
         # Never from the status, which always changes.
         keys, tls, pins = seen.keys, seen.tls, pins_of(seen.pool, objects)
         made_of = (stored.declared, keys, tls, pins)
@@ -264,7 +261,6 @@ class PoolReconciler:
         check_uid(self._store.pool(self.key), self.uid)
 
     async def _snapshot(self, seen: Seen, objects: Objects) -> Snapshot:
-        """Return the snapshot of routers, workers and Kubernetes."""
         snapshot = await self._observer.snapshot(
             seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
         )

@@ -30,7 +30,6 @@ class _Cause:
     """Fields of a pool from which a revision was rendered."""
 
     parts: Mapping[str, Any]
-    """Parts of the spec, without the times."""
     restarted_at: str | None
     with_key: bool
 

@@ -44,7 +44,6 @@ class ClaimChanges:
     """What brings a Deployment's claims to its size."""
 
     delete: tuple[str, ...]
-    """Claims, by name."""
     make: int
     waits: bool
     """True if a claim is to be replaced later, which no event reports."""

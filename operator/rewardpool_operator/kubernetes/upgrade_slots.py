@@ -44,7 +44,6 @@ class UpgradeSlots:
         return True
 
     def holds(self, key: Key) -> bool:
-        """Return whether the pool has a slot."""
         return key in self._acquired
 
     def release(self, key: Key) -> None:
@@ -55,5 +54,4 @@ class UpgradeSlots:
                 self._wake(waiting)
 
     def waiting(self) -> int:
-        """Pools that wait for a slot."""
         return len(self._waiting)

@@ -95,7 +95,6 @@ class WorkQueue(Generic[K]):
         return self._heap[0][0] if self._heap else float("inf")
 
     def length(self, now: float) -> int:
-        """Keys that are due and wait."""
         # A copy: scrapes of metrics ask from a thread of their own.
         return sum(due <= now for due in list(self._due.values()))
 
@@ -153,7 +152,6 @@ class Workers(Generic[K]):
         return self.queue.oldest(self._clock())
 
     def length(self) -> int:
-        """Keys that are due and wait."""
         return self.queue.length(self._clock())
 
     async def _next(self) -> Taken[K]:

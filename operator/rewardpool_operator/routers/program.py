@@ -31,7 +31,6 @@ class RouterProgram:
     worker: Callable[[str], dict[str, Any]] = lambda _: {}
     """The fields that describe a worker beside its URL, from the served name of its model."""
     flags: tuple[str, ...] = ()
-    """Beside those of `flags.py`."""
     ipv6_host: str = "{}"
     """Format of an IPv6 address in `--host`."""
     settle_seconds: float = 0.0

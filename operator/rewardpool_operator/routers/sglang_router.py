@@ -34,9 +34,7 @@ class RouterMetrics:
     connections: int
     """Requests it has not answered, and those of callers who hung up."""
     in_flight: int
-    """Requests at workers."""
     retries: int
-    """Retries since it started."""
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
@@ -61,7 +59,6 @@ class RetriedRequests:
         return None if metrics is None else self.update(metrics, now=now)
 
     def update(self, metrics: RouterMetrics, *, now: float) -> int | None:
-        """Count the metrics of `now`."""
         reading = _Reading(now, metrics.retries, max(0, metrics.connections - metrics.in_flight))
         if self._readings and reading.retries < self._readings[-1].retries:
             # The router was restarted.

@@ -113,7 +113,6 @@ class Parent:
 
     @property
     def pid(self) -> int:
-        """Id of its process."""
         return self._process.pid
 
     async def load(

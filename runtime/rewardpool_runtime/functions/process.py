@@ -71,7 +71,6 @@ class FunctionProcess:
         self.heard = 0
         """Frames that came of it."""
         self.has_ended = False
-        """Whether nothing more comes of it."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Of one that imports the function by itself; raises ProcessEndedError."""
         self._answered = 0
@@ -177,12 +176,10 @@ class FunctionProcess:
             self._printed(call.label, f"({call.printed - MAX_OUTPUT_BYTES} bytes more were printed and not kept)")
 
     def forget_calls(self) -> None:
-        """Take out all calls."""
         for call in list(self._calls.values()):
             self.forget(call)
 
     def close(self) -> None:
-        """Let go of it."""
         self.settle_all(ProcessEndedError())
         self.forget_calls()
         self.has_ended = True

@@ -65,12 +65,10 @@ class Places:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def set(self, count: int) -> None:
-        """Have so many from now on."""
         self.count = count
         self._wake()
 
     async def take(self) -> None:
-        """Wait for a free place, and take it."""
         if self._taken < self.count and not self._waiting:
             self._taken += 1
             return
@@ -95,7 +93,6 @@ class Places:
             self.free()
 
     def free(self) -> None:
-        """Give a place back."""
         self._taken -= 1
         self._wake()
 
@@ -145,7 +142,6 @@ class ProcessRunner:
         self._busy: set[FunctionProcess] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop: FunctionProcess | None = None
-        """Of an async function: the process with its event loop."""
         self._opening = asyncio.Lock()
 
     @property

@@ -126,5 +126,4 @@ class _Lines(io.TextIOBase):
         return len(text)
 
     def writable(self) -> bool:
-        """It is."""
         return True

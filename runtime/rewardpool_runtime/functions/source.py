@@ -46,7 +46,6 @@ class Source:
         return cls(name=name, pickled=_pickled(function, name))
 
     def to_wire(self) -> dict[str, str]:
-        """Return it as JSON values."""
         if self.reference:
             return {"name": self.name, "reference": self.reference}
         return {"name": self.name, "pickled": base64.b64encode(self.pickled).decode()}

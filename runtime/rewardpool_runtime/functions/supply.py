@@ -107,7 +107,6 @@ class Supply:
             raise
 
     def put_back(self, process: FunctionProcess) -> None:
-        """Give a process to the next call."""
         while self._wanted:
             wanted = self._wanted.popleft()
             if not wanted.done():
@@ -133,7 +132,6 @@ class Supply:
         return await asyncio.shield(found)
 
     async def close(self) -> None:
-        """End all of them."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})

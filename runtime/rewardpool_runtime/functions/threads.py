@@ -49,7 +49,6 @@ class ThreadRunner:
 
     @property
     def places(self) -> int:
-        """See `Runner`."""
         return self._places.count
 
     @property
@@ -63,7 +62,6 @@ class ThreadRunner:
     async def run(
         self, sample: FunctionArguments, *, label: str = "", started: Callable[[], None] | None = None
     ) -> Outcome:
-        """See `Runner`."""
         async with self._places.one(started):
             run = self._awaited if self._is_async else self._in_thread
             outcome = await run(sample.with_further(self._further))

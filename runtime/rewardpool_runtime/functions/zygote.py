@@ -232,7 +232,6 @@ class _Parent:
                 break
 
     def end(self) -> None:
-        """End all processes."""
         for pid in list(self._pids):
             self._ended(pid)
         self._servers.clear()

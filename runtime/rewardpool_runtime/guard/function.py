@@ -48,7 +48,6 @@ class Boundary:
         return cls(**value)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return it as JSON values."""
         return asdict(self)
 
 

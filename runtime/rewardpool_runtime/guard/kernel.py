@@ -90,13 +90,11 @@ class Ruleset:
             raise refused("Landlock")
 
     def __enter__(self) -> Self:
-        """Return it."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go of it."""
         os.close(self._descriptor)
 
 

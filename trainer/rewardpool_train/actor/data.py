@@ -23,11 +23,8 @@ class Prompt(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     prompt: str
-    """Message of the user."""
     data_source: str = ""
-    """Source of the prompt."""
     ground_truth: Any = None
-    """The right answer, if there is one."""
     extra_info: dict[str, Any] = {}
     """Anything else that a reward function reads."""
 

@@ -42,9 +42,7 @@ Key = tuple[int, int]  # of a rollout: index of its group, member
 class Teaches(Protocol):
     """The methods of `Teachers` that are needed here."""
 
-    def record_waits(self, waits: ScoreWaits) -> None:
-        """Record where the questions are."""
-        ...
+    def record_waits(self, waits: ScoreWaits) -> None: ...
 
     async def rows(self, prompt: Prompt, rollout: Rollout) -> TeacherRows | None:
         """Return the answer of the prompt's teacher about a response; None if the failure policy leaves it out.
@@ -236,12 +234,10 @@ class Distillation:
         return [self._rows.get((task.index, member)) for member in range(task.size)]
 
     def forget(self, task: GroupTask[Prompt]) -> None:
-        """Remove a group's answers."""
         for member in range(task.size):
             self._rows.pop((task.index, member), None)
 
     def to_json(self, groups: Iterable[int]) -> list[Any]:
-        """Return the groups' answers, for a checkpoint."""
         kept = set(groups)
         return [[*key, rows.to_json()] for key, rows in self._rows.items() if key[0] in kept]
 

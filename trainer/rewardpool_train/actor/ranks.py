@@ -47,11 +47,9 @@ class Ranks:
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
-        """Return the sum of each value over the ranks."""
         return self._reduce(values, dist.ReduceOp.SUM)
 
     def max(self, *values: float) -> list[float]:
-        """Return the maximum of each value over the ranks."""
         return self._reduce(values, dist.ReduceOp.MAX)
 
     def broadcast(self, value: T) -> T:

@@ -25,9 +25,7 @@ class Rater(Protocol):
     """The methods of a `BlockingReward` that are needed here."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the parts."""
-        ...
+    def names(self) -> tuple[str, ...]: ...
 
     @property
     def moments(self) -> RunningMoments | None:
@@ -39,17 +37,11 @@ class Rater(Protocol):
         """Whether episodes must be rated by `submit_group`."""
         ...
 
-    def record_waits(self, waits: ScoreWaits) -> None:
-        """Have it taken in where the samples of its pools are."""
-        ...
+    def record_waits(self, waits: ScoreWaits) -> None: ...
 
-    def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]:
-        """Start rating an episode."""
-        ...
+    def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]: ...
 
-    def submit_group(self, episodes: Sequence[Episode]) -> concurrent.futures.Future[list[Rating]]:
-        """Start rating the episodes of a group together."""
-        ...
+    def submit_group(self, episodes: Sequence[Episode]) -> concurrent.futures.Future[list[Rating]]: ...
 
     def submit_settled(
         self, episodes: Sequence[Episode], ratings: Sequence[Rating]
@@ -239,7 +231,6 @@ class RewardScore:
         ]
 
     def restore(self, data: Sequence[Any]) -> None:
-        """Restore the values of `to_json`."""
         self._components, self._steps, self._ratings = {}, {}, {}
         for group, member, components, steps, rated in data:
             key = (group, member)

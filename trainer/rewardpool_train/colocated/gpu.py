@@ -123,8 +123,6 @@ class TurnReport:
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A request for the GPU."""
-
     admitted: asyncio.Future[None]
     since: float
     samples: int
@@ -275,7 +273,6 @@ class SharedGpu:
             await asyncio.wait({self._samples[0].admitted})
 
     def _mark_used(self) -> None:
-        """Record that the GPU was in use until now."""
         self._quiet_since = self._clock()
         self._changed.set()
 

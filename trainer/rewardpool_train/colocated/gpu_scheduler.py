@@ -52,7 +52,6 @@ class Costs:
 
     @property
     def turn_seconds(self) -> float:
-        """Time of a wake and a sleep."""
         return self.wake_seconds + self.sleep_seconds
 
     def is_overdue(self, waited_seconds: float) -> bool:

@@ -18,5 +18,4 @@ class Condition:
         self._next = asyncio.Event()
 
     async def wait(self) -> None:
-        """Wait for the next notification."""
         await self._next.wait()

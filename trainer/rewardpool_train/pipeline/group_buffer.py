@@ -49,7 +49,6 @@ class OpenGroup(Generic[P, R]):
         return RolledGroup(task=self.task, rollouts=[self.rollouts[member] for member in range(self.task.size)])
 
     def rated(self) -> RatedGroup[P, R]:
-        """Return the group with its scores."""
         members = range(self.task.size)
         return RatedGroup(
             task=self.task,

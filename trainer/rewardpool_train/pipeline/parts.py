@@ -152,9 +152,7 @@ class Learner(Protocol[P, R]):
 class Announcer(Protocol):
     """Announces what the job does, so that reward servers are ready when samples come; a `JobDemand` is one."""
 
-    def rollout(self) -> None:
-        """Announce that a rollout begins."""
-        ...
+    def rollout(self) -> None: ...
 
     def update(self) -> None:
         """Announce that an update begins, and that no samples come before the next rollout."""

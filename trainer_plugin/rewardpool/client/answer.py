@@ -89,7 +89,6 @@ def read_logprobs(status: int, body: bytes, sample: str, *, echo: Echo, asked: Q
 def _read(
     status: int, body: bytes, samples: str, *, echo: Echo, read: Callable[[dict[str, Any]], T | CallerError]
 ) -> tuple[T, Signature]:
-    """Return what an answer says, and whose it is."""
     _check_status(status, body, samples)
     try:
         answer = parse_object(body)

@@ -123,13 +123,11 @@ class Batch(Queue[ScoreRequest[Score]]):
     """Samples that left the queue together; the next ones do once all of them have ended."""
 
     def __init__(self, batcher: Batcher, requests: list[ScoreRequest[Score]]) -> None:
-        """`requests` are for one sample each."""
         super().__init__()
         self._batcher = batcher
         self._requests = requests
         self._in_flight = 0
         self._together: list[ScoreRequest[Score]] = []
-        """Requests that wait for the answer of `_joint`."""
         self._joint: JointRequest
         self._used = 0.0
         """Seconds of its deadline that the first of them had used up."""

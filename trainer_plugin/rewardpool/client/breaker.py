@@ -60,7 +60,6 @@ class Breaker:
         self._settle_if_idle()
 
     def scored(self) -> None:
-        """Count a score."""
         self._failures.clear()
         if not self.is_proven:
             self.is_proven = True

@@ -48,7 +48,6 @@ class Exchange:
 
     @property
     def most_bytes(self) -> int:
-        """Maximum size of its answer."""
         return MAX_ANSWER_BYTES
 
     def answered(self, answer: Answer) -> None:
@@ -94,7 +93,6 @@ class Exchange:
             self.ends(BrokenError("the server closed it"))
 
     def ends(self, end: Answer | BaseException) -> None:
-        """Report the result."""
         if self.is_over:
             return
         self.is_over = True

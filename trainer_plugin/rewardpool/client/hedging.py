@@ -100,7 +100,6 @@ class Hedging:
         return self._usual is not None and elapsed >= self.patience
 
     def spend(self) -> None:
-        """A further request is sent."""
         self._tokens -= 1
 
     def won(self, hedges: int) -> None:
@@ -113,7 +112,6 @@ class Race:
     """Hedges beside one request, of which the first answer counts; made at the first check."""
 
     hedges: list[Exchange] = field(default_factory=list)
-    """Those in flight."""
     sent: int = 0
     """Number of hedges beside the present attempt."""
     budgeted: int = 0

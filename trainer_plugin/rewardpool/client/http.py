@@ -121,7 +121,6 @@ class HttpClient:
         return await self._connector.connect(to.origin, lambda: _Connection(self, to))
 
     def opened(self, connection: "_Connection") -> None:
-        """Know one that is open."""
         if self._is_closed:
             connection.abort()
         self._open[connection] = self._clock() + self._uniform(*LIFE_SECONDS)
@@ -187,7 +186,6 @@ class _Connection(asyncio.Protocol):
         return True
 
     def give_up(self) -> None:
-        """The answer is not wanted any more."""
         self._exchange = None
         self.abort()
 
@@ -201,7 +199,6 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close it now."""
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -242,12 +239,10 @@ class _Connection(asyncio.Protocol):
             self._fail(BrokenError(str(error or "") or "the server closed it"))
 
     def on_message_begin(self) -> None:
-        """An answer begins."""
         if self._answer.is_whole:
             self._answer.keep = False  # the second one to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Read one header of the answer."""
         answer = self._answer
         match name.lower():
             case b"content-length" | b"transfer-encoding":
@@ -258,17 +253,14 @@ class _Connection(asyncio.Protocol):
                 answer.compression = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """All headers of the answer are there."""
         if not self._answer.is_whole:
             self._answer.status = self._parser.get_status_code()
 
     def on_body(self, part: bytes) -> None:
-        """A part of the answer's body."""
         if not self._answer.is_whole:
             self._answer.parts.append(part)
 
     def on_message_complete(self) -> None:
-        """The answer is whole."""
         answer = self._answer
         if not answer.is_whole and 100 <= answer.status < 200:
             answer.status = 0  # "continue", and the like: the answer proper follows
@@ -300,8 +292,6 @@ class _Connection(asyncio.Protocol):
 
 
 class _Incoming:
-    """The received part of an answer."""
-
     __slots__ = ("compression", "has_length", "is_whole", "keep", "parts", "retry_after", "size", "status")
 
     def __init__(self) -> None:
@@ -313,12 +303,10 @@ class _Incoming:
         """Bytes, headers among them."""
         self.parts: list[bytes] = []
         self.has_length = False
-        """True if the answer says where it ends."""
         self.retry_after: str | None = None
         self.compression = ""
         self.is_whole = False
 
     @property
     def ends_with_connection(self) -> bool:
-        """True if the answer ends with the end of the connection."""
         return self.status != 0 and not self.has_length

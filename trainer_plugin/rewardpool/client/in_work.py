@@ -67,7 +67,6 @@ class Listing(NamedTuple):
     seconds: dict[str, float]
     """Working time of each request, by its id; 0 while it waits for a place."""
     workers: int
-    """Workers that answered."""
 
     @property
     def is_ours(self) -> bool:
@@ -225,7 +224,6 @@ class InWork:
                 await self._is_answered.wait()
 
     def close(self) -> None:
-        """Close the question that is open."""
         if self._inquiry is not None:
             self._inquiry.cancel()
 
@@ -237,7 +235,6 @@ class InWork:
         return listing if now - listing.asked_at <= longest else None
 
     def answered(self, inquiry: Inquiry, answer: Answer) -> None:
-        """The router answered a question."""
         self._inquiry = None
         self._is_answered.set()
         if 300 <= answer.status < 500 or answer.status == 501:
@@ -260,7 +257,6 @@ class InWork:
         self._listed(listing)
 
     def failed(self, error: Exception) -> None:
-        """A question was not answered."""
         self._inquiry = None
         self._is_answered.set()
         if isinstance(error, InvalidResponseError):

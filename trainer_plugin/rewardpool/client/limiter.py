@@ -26,7 +26,6 @@ class Pace:
     """The number itself. Pure: what happened goes in, `limit` comes out."""
 
     def __init__(self, most: int) -> None:
-        """`most` is the config's `concurrency`."""
         self._most = most
         self._least = max(1, most // LEAST_SHARE)
         self._cut_at = float("-inf")
@@ -88,7 +87,6 @@ class Queue(Generic[W]):
         self._waiting: OrderedDict[W, None] = OrderedDict()
 
     def leave(self, waiter: W) -> None:
-        """Remove a request that waits no more."""
         self._waiting.pop(waiter, None)
 
     def expire_before(self, since: float) -> None:
@@ -103,7 +101,6 @@ class AdaptiveLimiter(Queue[Waiter]):
     """Limiter whose size changes without loss of a slot; requests without one wait in order."""
 
     def __init__(self, size: int) -> None:
-        """Create a limiter with `size` free slots."""
         super().__init__()
         self._size = size
         self._taken = 0

@@ -63,8 +63,6 @@ class Work(concurrent.futures.Future[T], ABC):
 
 
 class _Coroutine(Work[T]):
-    """A coroutine, which runs in a task."""
-
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         super().__init__()
         self._coroutine = coroutine
@@ -105,7 +103,6 @@ class LoopThread(Generic[R]):
         # No lock: a signal handler may close what its own thread just uses, and a deque needs none.
         self._is_closing = False
         self._handed_over: deque[Work[Any]] = deque()
-        """Work that the loop has not taken yet."""
         self._begun: set[Work[Any]] = set()
         """Work that the loop has taken and not finished."""
         self._is_woken = False

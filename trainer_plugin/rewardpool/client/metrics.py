@@ -51,7 +51,6 @@ class ReportCollector(Collector):
         self._pool = pool
 
     def collect(self) -> Iterator[Metric]:
-        """The report as it is now."""
         report, name = self._pool.report(), self._pool.endpoint.pool
         for field, meaning in COUNTS.items():
             counter = CounterMetricFamily(f"rewardpool_client_{field}", meaning, labels=["pool"])

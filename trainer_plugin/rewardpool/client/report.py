@@ -97,7 +97,6 @@ class Counters:
     retry_logged_at: float = -math.inf
     """Time of the last line about retries, by the connections' clock."""
     requests_in_flight: int = 0
-    """Number of requests that may have several samples."""
     samples_in_flight: int = 0
     samples_per_request: float = 1.0
     """Mean of those that were in flight when the last one was sent."""
@@ -155,7 +154,6 @@ class Counters:
         self.retried += first
 
     def report(self) -> Report:
-        """The counts as they are now."""
         return Report(
             samples=self.samples,
             scored=self.scored,

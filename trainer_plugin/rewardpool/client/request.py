@@ -96,7 +96,6 @@ class Attempt(Exchange):
         self.endpoint = endpoint
         self.key: str | None = None
         self.sent_at = loop_time()
-        """The loop's time."""
         self.waited = 0.0
         """Seconds for a place at a worker, as far as that is known."""
 
@@ -132,7 +131,6 @@ class _Retry:
     sent_at: float
     """Time at which the attempt was sent (the loop's time)."""
     timer: asyncio.TimerHandle | None = None
-    """End of the pause."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -199,7 +197,6 @@ class ScoreRequest(Tries, Generic[T]):
         raise NotImplementedError
 
     def worker_of(self, answer: T) -> Worker:
-        """Return who answered."""
         return Worker()
 
     @property
@@ -239,7 +236,6 @@ class ScoreRequest(Tries, Generic[T]):
 
     @property
     def most_answer_bytes(self) -> int:
-        """Maximum size of an answer with its headers."""
         return MAX_ANSWER_BYTES
 
     def result(self) -> T:
@@ -308,7 +304,6 @@ class ScoreRequest(Tries, Generic[T]):
         self.connections.slots.take(self)
 
     def wait_in(self, queue: Queue[Any]) -> None:
-        """Wait from now on."""
         self._queue = queue
         self._queued_at = self._spent_until = loop_time()
 
@@ -403,7 +398,6 @@ class ScoreRequest(Tries, Generic[T]):
             self._endpoint = endpoint
 
     def _sent(self) -> Attempt:
-        """Return an attempt that was sent."""
         attempt = Attempt(self, self._endpoint)  # type: ignore[arg-type]  # its body is encoded for one
         self.attempts += 1
         self.generations += 1
@@ -565,7 +559,6 @@ class ScoreRequest(Tries, Generic[T]):
         retry.timer = self.connections.call_later(seconds, self._attempt_again)
 
     def _attempt_again(self) -> None:
-        """The pause is over."""
         self._end_pause()
         self.counters.retry(self.kind or "", first=self.retries == 1)
         self._spent_in_vain(None)
@@ -660,7 +653,6 @@ class ScoreRequest(Tries, Generic[T]):
         return self._race
 
     def _send_hedge(self, race: Race) -> Attempt:
-        """Send one more beside the attempt of now."""
         race.sent += 1
         self.counters.hedges += 1
         hedge = self._sent()
@@ -668,7 +660,6 @@ class ScoreRequest(Tries, Generic[T]):
         return hedge
 
     def _hedge_ended(self, race: Race, hedge: Attempt, answer: T | None, error: BaseException | None) -> None:
-        """A hedge was answered, or will not be."""
         race.hedges.remove(hedge)
         if self.has_ended:
             return
@@ -724,7 +715,6 @@ class ScoreRequest(Tries, Generic[T]):
         self.tell()
 
     def tell(self) -> None:
-        """Notify the caller that it has ended."""
         callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:
             callback(self)

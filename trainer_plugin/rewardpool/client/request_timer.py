@@ -49,7 +49,6 @@ class RequestTimer:
         self._also = also
         self._most_left = max(LEAST_LEFT_OPEN, most_left_open)
         self._in_flight: dict[TimedRequest, float] = {}
-        """Due time of each."""
         self._left: deque[tuple[float, Exchange]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -65,7 +64,6 @@ class RequestTimer:
         self._in_flight.pop(one, None)
 
     def everyone(self, tell: Callable[[TimedRequest], None]) -> None:
-        """Notify everything in flight."""
         for one in list(self._in_flight):
             tell(one)
 
@@ -78,7 +76,6 @@ class RequestTimer:
             self._plan()
 
     def close(self) -> None:
-        """Stop, and close what was left open."""
         if self._timer is not None:
             self._timer.cancel()
         while self._left:

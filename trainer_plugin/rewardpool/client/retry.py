@@ -130,7 +130,6 @@ class RetryableError(Exception):
 
     @property
     def fault(self) -> Fault:
-        """The fault of a sample that ends with this failure."""
         return "capacity" if self.kind == "waiting" or self.status in _NO_PLACE else "infra"
 
     @property
@@ -161,11 +160,9 @@ class Refusals:
     """Time of the first one (of the loop)."""
     attempts: int = 0
     beside: int = 0
-    """Hedges."""
 
     @property
     def count(self) -> int:
-        """All of them."""
         return self.attempts + self.beside
 
     def are_final(self, *, now: float) -> bool:
@@ -231,7 +228,6 @@ class Tries:
     attempts: int = field(default=0, init=False)
     """Sent so far, hedges among them."""
     generations: int = field(default=0, init=False)
-    """Attempts that may have reached a worker."""
     retries: int = field(default=0, init=False)
     """Attempts that failed and were worth another one."""
     refusals: Refusals | None = field(default=None, init=False)

@@ -19,8 +19,6 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class _Opened(Generic[T]):
-    """Something that is open, or being opened."""
-
     context: AbstractAsyncContextManager[T]
     task: asyncio.Task[T]
     users: int = 0

@@ -155,21 +155,18 @@ class Connections:
 
     @property
     def timer(self) -> RequestTimer:
-        """Checks what is in flight."""
         if self._timer is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._timer
 
     @property
     def outage(self) -> Outage:
-        """State of the pool's outage."""
         if self._outage is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._outage
 
     @property
     def in_work(self) -> InWork:
-        """Requests that the workers report as in work."""
         if self._in_work is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._in_work

@@ -53,7 +53,6 @@ class Hold:
             raise PoolAccessError(f"the pool cannot be kept awake: {error}") from error
 
     def let_go(self) -> None:
-        """Hold it no more."""
         self._path.unlink(missing_ok=True)
         # A child of this process may have inherited the file, so closing it here would not be enough.
         fcntl.flock(self._file, fcntl.LOCK_UN)

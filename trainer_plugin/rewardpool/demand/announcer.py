@@ -98,7 +98,6 @@ class Announcer:
             )
 
     def report(self) -> DemandReport:
-        """Return a report of the announcements so far."""
         return DemandReport(
             announced=self._said, renewals=self._renewals, failures=self._failures, problem=self._problem
         )

@@ -46,7 +46,6 @@ class Plan:
     """
 
     samples: int | None = None
-    """Samples of one burst, over all ranks."""
     steps: int | None = None
     """Bursts until the job is over."""
     every_seconds: float | None = None
@@ -131,7 +130,6 @@ class Cadence:
 
     @property
     def phase(self) -> Phase:
-        """Present phase of the trainer."""
         return self._phase
 
     def rollout_begins(self, at: float, *, samples: int | None = None) -> None:

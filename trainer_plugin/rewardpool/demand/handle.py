@@ -51,7 +51,6 @@ class JobDemand:
     ) -> None:
         """Prepare; nothing is announced before `announce`."""
         self.job = job
-        """The name it is announced by."""
         self._cadence = cadence
         self._samples_per_request = samples_per_request
         self._tokens_per_sample = tokens_per_sample

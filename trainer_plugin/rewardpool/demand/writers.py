@@ -56,7 +56,6 @@ class FileWriter:
         return str(self._folder)
 
     async def write(self, demand: Demand) -> None:
-        """Replace the file as a whole."""
         text = json.dumps({"leaseSeconds": LEASE_SECONDS, "demand": json.loads(dump_demand(demand))})
         try:
             # Not its parents: a pool that was taken away does not come back as an empty folder.
@@ -94,7 +93,6 @@ class LeaseWriter:
         return str(self._source)
 
     async def write(self, demand: Demand) -> None:
-        """Apply the Lease."""
         endpoint = self._endpoint()
         namespace, _, pool = endpoint.pool.partition("/")
         manifest = lease_manifest(
@@ -135,7 +133,6 @@ class LeaseWriter:
             )
 
     async def close(self) -> None:
-        """Close the connection."""
         self._kube = None
         await self._open.aclose()
 

@@ -125,7 +125,6 @@ class KubernetesSource:
         return f"Kubernetes, by {kubeconfigs(self._environ)}"
 
     async def read_pool(self, namespace: str, name: str) -> "RewardPool":
-        """The object on the API server."""
         if not is_configured(self._environ):
             there_is_no = f"there is no {kubeconfigs(self._environ)}"
             raise PoolNotHere(f"Kubernetes: no cluster is configured (not in a pod, and {there_is_no})")

@@ -28,7 +28,6 @@ class Tally:
 
     @property
     def pairs(self) -> int:
-        """All of them."""
         return self.right + self.wrong + self.ties + self.unscored
 
     @property
@@ -38,7 +37,6 @@ class Tally:
         return self.right / scored if scored else None
 
     def add(self, chosen: float | None, rejected: float | None) -> None:
-        """Count a pair."""
         if chosen is None or rejected is None:
             self.unscored += 1
         elif chosen == rejected:
@@ -56,7 +54,6 @@ class Accuracy:
         self.all = Tally()
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Count the pair of a record."""
         scores = record[CHOSEN]["score"], record[REJECTED]["score"]
         self.subsets.setdefault(str(record.get("subset", NO_SUBSET)), Tally()).add(*scores)
         self.all.add(*scores)

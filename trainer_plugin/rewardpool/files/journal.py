@@ -52,7 +52,6 @@ class Journal:
             raise
 
     def is_done(self, row: int) -> bool:
-        """Return whether a row is in it."""
         return self._places[row] != _NONE
 
     def add(self, records: Iterable[Mapping[str, Any]]) -> None:
@@ -83,7 +82,6 @@ class Journal:
                     yield orjson.loads(file.readline())
 
     def close(self) -> None:
-        """Let others open it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -38,7 +38,6 @@ class Progress:
     seconds_left: float | None
 
     def __str__(self) -> str:
-        """A line of text."""
         of = "" if self.total is None else f" of {self.total:,}"
         unscored = f", {self.unscored:,} without a score" if self.unscored else ""
         left = "" if self.seconds_left is None else f", {_duration(self.seconds_left)} left"
@@ -101,7 +100,6 @@ class Lines:
         self._next = clock() + FIRST_AFTER_SECONDS
 
     def __call__(self, progress: Progress) -> None:
-        """Show it, if it is time."""
         now = self._clock()
         if now >= self._next:
             self._next = now + LINE_SECONDS

@@ -213,8 +213,6 @@ def _score(
 
 
 class _Counts:
-    """Counts records as they pass."""
-
     def __init__(self, each: Callable[[Mapping[str, Any]], None]) -> None:
         self._each = each
         self.unscored: Counter[str] = Counter()

@@ -152,8 +152,6 @@ def gateway_app(
 
 
 class _Gateway:
-    """Handlers, and what they share."""
-
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
         self._figures = Figures()
@@ -164,7 +162,6 @@ class _Gateway:
         return web.json_response({"status": "ok"})
 
     async def metrics(self, _: web.Request) -> web.Response:
-        """For Prometheus."""
         return web.Response(body=generate_latest(self._figures.registry), content_type="text/plain")
 
     async def openrlhf(self, request: web.Request) -> web.Response:

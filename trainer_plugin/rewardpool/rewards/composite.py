@@ -72,7 +72,6 @@ class OpenPart:
 
     @cached_property
     def scorer(self) -> Scorer:
-        """The scorer for a ledger."""
         if self.pool is None:
             return Scorer(part=self.name, commits={})
         endpoint = self.pool.endpoint
@@ -143,11 +142,8 @@ class _Result:
 
 @dataclass
 class _Draft:
-    """A rating in the making."""
-
     episode: Episode
     place: int
-    """Index of the episode in the call."""
     results: dict[str, _Result] = field(default_factory=dict)
     floor: float | None = None
     """The total that a closed gate gave."""
@@ -213,7 +209,6 @@ class CompositeReward:
 
     @property
     def pools(self) -> Mapping[str, Pool]:
-        """The open pools by their name."""
         return self._pools
 
     @property

@@ -58,7 +58,6 @@ class LazyReward(PerProcess[BlockingReward]):
         if who is not None:
             refuse_process(parsed, who=who)
         self.names = tuple(part.name for part in parsed.parts)
-        """Names of the parts, as `OpenReward.names`."""
         self.may_leave_unscored = parsed.may_leave_unscored
         """True if the failure policy of a part leaves responses without a total."""
         self.scorers = tuple(part.scorer for part in parsed.parts)

@@ -163,7 +163,6 @@ class ReasoningConfig(_Model):
     refused. Of a judge, false."""
 
     def to_reasoning(self) -> Reasoning:
-        """Return what splits texts."""
         return Reasoning(tags=None if self.tags is None else Tags(*self.tags), prompt_opens=self.prompt_opens)
 
 
@@ -264,7 +263,6 @@ class JudgeConfig(_Model):
 
     @property
     def key(self) -> str:
-        """Key of the answer."""
         return {"pointwise": "score", "pairwise": "winner", "listwise": "scores"}[self.mode]
 
     @property
@@ -355,7 +353,6 @@ class PoolPart(Part):
 
     @property
     def scorer(self) -> str:
-        """The pool's name or URL."""
         return f"pool {self.client.pool or self.client.url or 'of the environment'}"
 
     @model_validator(mode="after")
@@ -402,7 +399,6 @@ class FunctionPart(Part):
 
     @property
     def scorer(self) -> str:
-        """The function's name."""
         return f"function {self.function if isinstance(self.function, str) else self.name}"
 
 

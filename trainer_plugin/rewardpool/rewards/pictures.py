@@ -38,7 +38,6 @@ class Picture:
         return len(self.url) if self.url.startswith("data:") else 0
 
     def to_part(self) -> dict[str, Any]:
-        """The part of a chat message."""
         return {"type": "image_url", "image_url": {"url": self.url}}
 
 

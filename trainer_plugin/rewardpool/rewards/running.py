@@ -61,12 +61,10 @@ class Sums:
         return Scaling(float(mean), deviation if deviation > float_step([float(mean)], "float32") else 1.0)
 
     def to_json(self) -> list[Any]:
-        """Return it as what JSON can express, without loss."""
         return [self.count, str(self.total), str(self.squares)]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> Self:
-        """Return what `to_json` made."""
         return cls(int(data[0]), Fraction(data[1]), Fraction(data[2]))
 
 

@@ -48,7 +48,6 @@ class Range:
     whole: bool = True
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of an answer."""
         if self.whole:
             return {"type": "integer", "minimum": int(self.low), "maximum": int(self.high)}
         return {"type": "number", "minimum": self.low, "maximum": self.high}
@@ -60,7 +59,6 @@ class Range:
         return [str(number) for number in range(int(self.low), int(self.high) + 1)]
 
     def words(self) -> str:
-        """Return the answers in words, for a prompt."""
         return f"a {'whole ' if self.whole else ''}number from {self.low:g} to {self.high:g}"
 
     def read(self, value: Any) -> float:
@@ -103,15 +101,12 @@ class Labels:
             raise ValueError("labels must differ by more than case and punctuation, which are not compared")
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of an answer."""
         return {"type": "string", "enum": self.labels()}
 
     def labels(self) -> list[str]:
-        """Return every answer."""
         return list(self.scores)
 
     def words(self) -> str:
-        """Return the answers in words, for a prompt."""
         return "one of " + ", ".join(json.dumps(label, ensure_ascii=False) for label in self.scores)
 
     def read(self, value: Any) -> float:
@@ -131,7 +126,6 @@ class Several:
     count: int
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of an answer."""
         return {"type": "array", "items": self.each.schema(), "minItems": self.count, "maxItems": self.count}
 
     def labels(self) -> list[str]:
@@ -139,7 +133,6 @@ class Several:
         raise ValueError("takes one number, and there is one for each response")
 
     def words(self) -> str:
-        """Return the answers in words, for a prompt."""
         return (
             f"a list in square brackets of {self.count} scores in the order of the responses, each {self.each.words()}"
         )
@@ -167,7 +160,6 @@ class Rubric:
     weights: Mapping[str, float]
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of an answer."""
         properties = {name: self.each.schema() for name in self.weights}
         return {
             "type": "object",
@@ -181,7 +173,6 @@ class Rubric:
         raise ValueError("takes one answer, and a rubric has several")
 
     def words(self) -> str:
-        """Return the answers in words, for a prompt."""
         names = ", ".join(json.dumps(name, ensure_ascii=False) for name in self.weights)
         return f"an object with {names}, each of them {self.each.words()}"
 

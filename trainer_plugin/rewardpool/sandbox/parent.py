@@ -75,7 +75,6 @@ class Zygote:
 
     @property
     def pid(self) -> int:
-        """Id of its process."""
         return self._process.pid
 
     @property
@@ -137,8 +136,6 @@ def _import_folders() -> list[str]:
 
 
 class _Zygotes:
-    """The zygotes of this process, by what they have preloaded."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_preload: dict[tuple[str, ...], Zygote] = {}

@@ -201,12 +201,10 @@ class Process:
 
     @property
     def stdout(self) -> str:
-        """Standard output so far."""
         return self._output.written[: self._allowance.output_bytes].decode(errors="replace")
 
     @property
     def stderr(self) -> str:
-        """Standard error so far."""
         return self._errors.written[: self._allowance.output_bytes].decode(errors="replace")
 
     def close(self) -> float:

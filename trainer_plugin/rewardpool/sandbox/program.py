@@ -124,7 +124,6 @@ class _Program:
         return self._names
 
     def load(self, code: str) -> None:
-        """Run the code as a module."""
         exec(compile(code, FILE, "exec"), self._module("response"))  # noqa: S102  # what the sandbox is for
 
     def run(self, code: str) -> None:

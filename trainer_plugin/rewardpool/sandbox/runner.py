@@ -123,8 +123,6 @@ def _too_long(total: int) -> Verdict:
 
 
 class _Run:
-    """Result of the processes of one run."""
-
     def __init__(self, code: str, allowance: Allowance, *, folder: str | None, preload: Sequence[str]) -> None:
         self._code = code
         self._allowance = allowance

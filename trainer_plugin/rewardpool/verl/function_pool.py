@@ -31,7 +31,6 @@ class FunctionPool:
     """A pool as a reward function receives it."""
 
     address: str
-    """Address for its requests, without a scheme."""
     tokenizer: Any
     """The model's; None where it is not known which model is served, or that is a function."""
     bursts: Bursts

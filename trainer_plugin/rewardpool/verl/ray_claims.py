@@ -46,11 +46,9 @@ class RayClaims:
             ) from error
 
     async def of(self, group: Hashable) -> Mapping[str, str]:
-        """Do as `ClaimStore.of`."""
         return await self._asked("of", group)
 
     async def enter(self, group: Hashable, answered: Answered) -> Mapping[str, str]:
-        """Do as `ClaimStore.enter`."""
         return await self._asked("enter", group, answered)
 
     async def _asked(self, name: str, *given: Any) -> Mapping[str, str]:

@@ -26,7 +26,6 @@ class VerlScore:
     """Result of one response for verl."""
 
     score: float
-    """The reward, finite."""
     extra_info: dict[str, Any]
     """verl's `reward_extra_info`, with the same names for every sample."""
     steps: tuple[tuple[int, float], ...] | None = None

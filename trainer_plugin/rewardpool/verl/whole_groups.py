@@ -16,8 +16,6 @@ from rewardpool.rewards import Episode, OpenReward, Rating
 
 @dataclass(eq=False)
 class _Waiting:
-    """A trajectory that is scored."""
-
     episode: Episode
     rating: Rating
     settled: "asyncio.Future[Rating]"
@@ -65,7 +63,6 @@ class Member:
             self.waited_seconds += time.monotonic() - began
 
     def ends(self) -> None:
-        """End the others' wait for this one."""
         if self.is_under_way:
             self.is_under_way = False
             self._groups.left(self._key)
@@ -96,7 +93,6 @@ class WholeGroups:
             member.ends()
 
     def group(self, key: Hashable) -> _Group:
-        """Return a group of which a member is under way."""
         return self._groups[key]
 
     def left(self, key: Hashable) -> None:

@@ -161,7 +161,6 @@ class Unpinned:
     """torch, for a machine without a GPU that memory could be pinned for: there pinning it is an error."""
 
     def __getattr__(self, name: str) -> Any:
-        """What torch has by that name."""
         import torch
 
         found = getattr(torch, name)

@@ -240,7 +240,6 @@ class RewardModel:
 
     @property
     def dtype(self) -> str:
-        """Of the weights."""
         return str(self._model.dtype).removeprefix("torch.")
 
     @property

@@ -189,7 +189,6 @@ class Application:
         self._encoding = ThreadPoolExecutor(1, thread_name_prefix="encode")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             raise NotImplementedError(f"{scope['type']} is not served")
         match scope["method"], scope["path"]:

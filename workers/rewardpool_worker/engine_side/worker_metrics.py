@@ -80,7 +80,6 @@ class WorkerMetrics:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """A scoring request, from its arrival to its answer."""
         began = time.perf_counter()
         self._requests.inc()
         self._in_flight.inc()

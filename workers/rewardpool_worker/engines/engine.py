@@ -13,13 +13,11 @@ class Engine:
     """One kind of server."""
 
     name: str
-    """`spec.engine.name`."""
     launch: Callable[[RewardPoolSpec, LaunchTarget], Launch]
     """From spec and target to command line; pure."""
     default_image: str | None
     """Stock image for `spec.engine.image`; None: RewardPool's own image."""
     packages: tuple[str, ...] = ()
-    """The Python packages that its interpreter needs."""
     end_seconds: int = 15
     """How long it may take to end after its last answer; in a cluster it is killed then."""
     has_s3_client: bool = False

@@ -18,11 +18,8 @@ class LaunchTarget:
     python: tuple[str, ...] = ("python3",)
     """The program that runs Python there, with its own arguments."""
     served_name: str
-    """The `model` of a request."""
     host: str
-    """Address to listen on."""
     port: int
-    """Port to listen on."""
     files_dir: str = names.FILES_DIR
     """Folder with the mounted files, see `rewardpool_worker.mounted`."""
     key_file: str | None = None
@@ -54,7 +51,6 @@ class Launch:
     argv: tuple[str, ...]
     """Program and arguments. Nothing secret is among them."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables to add to the environment."""
 
 
 def model_path(spec: RewardPoolSpec, target: LaunchTarget) -> str:

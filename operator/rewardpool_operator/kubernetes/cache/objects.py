@@ -38,7 +38,6 @@ class Objects:
         return found
 
     def find(self, kind: str, name: str) -> Object | None:
-        """The owned object of that kind and name."""
         kinds = {
             "Deployment": self.deployments,
             "Service": self.services,
@@ -49,15 +48,12 @@ class Objects:
         return next((item for item in found if item["metadata"]["name"] == name), None)
 
     def pods_of(self, component: str) -> tuple[Object, ...]:
-        """The pods of one component."""
         return tuple(pod for pod in self.pods if pod["metadata"]["labels"].get(names.LABEL_COMPONENT) == component)
 
     def worker_deployments(self) -> tuple[Object, ...]:
-        """The Deployments of all revisions."""
         return tuple(item for item in self.deployments if names.LABEL_REVISION in item["metadata"]["labels"])
 
     def claims_of(self, deployment: Object) -> tuple[Object, ...]:
-        """The SandboxClaims of one Deployment."""
         uid = deployment["metadata"].get("uid")
         return tuple(one for one in self.claims if one["metadata"]["ownerReferences"][0].get("uid") == uid)
 

@@ -26,7 +26,6 @@ from rewardpool_operator.kubernetes.cache.owned import (
 )
 
 Key = tuple[str, str]
-"""Namespace and name of a pool."""
 
 OF_ALL_POOLS: Final = ""
 """Stands in a key in place of a pool's name: what all pools of the namespace share."""
@@ -47,15 +46,12 @@ class Store:
         self._deleted: OrderedDict[ObjectRef, int] = OrderedDict()
 
     def pools(self) -> list[Key]:
-        """All pools that there are."""
         return [key for key in self._pools if self.pool(key) is not None]
 
     def pool(self, key: Key) -> Object | None:
-        """The pool object itself."""
         return self._pools.get(key, {}).get((resources.POOLS, *key))
 
     def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """The object of that name."""
         ref = (resource, namespace, name)
         return self._pools[self._keys[ref]][ref] if ref in self._keys else None
 
@@ -95,7 +91,6 @@ class Store:
         return list(self._pools.get((namespace, OF_ALL_POOLS), {}).values())
 
     def namespaces_with_files(self) -> list[str]:
-        """Namespaces that have any."""
         return [namespace for namespace, name in self._pools if name == OF_ALL_POOLS]
 
     def mounting(self, namespace: str) -> Iterator[Object]:

@@ -61,7 +61,6 @@ class Keys:
 
     @property
     def all(self) -> tuple[str | None, ...]:
-        """Every secret in it."""
         return (self.pool, self.next, self.previous, self.in_force, self.admin, self.previous_admin)
 
     @property

@@ -82,7 +82,6 @@ class SecretReader:
         return True
 
     def close(self) -> None:
-        """Stop reading."""
         keep_only(self._readings, ())
 
     async def _read(self, name: str) -> bool:

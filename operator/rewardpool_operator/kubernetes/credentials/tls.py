@@ -40,7 +40,6 @@ class Certificate:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the certificate."""
         return short_hash([self.served])
 
 
@@ -145,7 +144,6 @@ class CertificateReader:
         return Tls(problem=f"spec.router.tls.secretName: the Secret {name} cannot be read: {why}")
 
     def close(self) -> None:
-        """Stop reading."""
         self._reading.close()
 
 

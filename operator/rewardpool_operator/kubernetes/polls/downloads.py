@@ -82,7 +82,6 @@ class Downloads:
         return [replace(worker, download=progress.get(worker.name, worker.download)) for worker in seen]
 
     def close(self) -> None:
-        """Stop asking."""
         keep_only(self._readings, ())
 
     async def _ask(self, worker: Worker) -> Download | None:

@@ -120,7 +120,6 @@ class ParityCheck:
             self._measuring[name] = task
 
     def close(self) -> None:
-        """Stop asking."""
         self._reading.close()
         for task in self._measuring.values():
             task.cancel()

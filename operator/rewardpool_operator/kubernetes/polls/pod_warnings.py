@@ -54,7 +54,6 @@ class PodWarnings:
         return {name: note for name, note in (self._reading.last or {}).items() if name in there}
 
     def close(self) -> None:
-        """Stop asking."""
         self._reading.close()
 
     async def _ask(self, stuck: list[Object]) -> dict[str, str]:

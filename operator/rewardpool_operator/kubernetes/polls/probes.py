@@ -73,7 +73,6 @@ class Probes:
         return [self._heard(one, (one.name, container, one.url)) if one.url else one for one, container in workers]
 
     def close(self) -> None:
-        """Stop asking."""
         for task in self._asking.values():
             task.cancel()
 

@@ -113,7 +113,6 @@ class Reading(Generic[T]):
         return PATIENCE_SECONDS if self._has_answer() else 0.0
 
     def close(self) -> None:
-        """Stop asking."""
         if self._task is not None:
             self._task.remove_done_callback(self._came_late)
             self._task.cancel()

@@ -83,6 +83,5 @@ class CredentialsReconciler:
         return max(due, self._steps.pause(Step.SECRETS))
 
     def close(self) -> None:
-        """Stop asking."""
         self._secrets.close()
         self._certificate.close()

@@ -40,8 +40,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class _Memory:
-    """Memory from pass to pass."""
-
     manifests: Known = field(default_factory=dict)
     """Memory of `ensure.py` about the owned objects."""
     workers: tuple[render.Revision, int, Object] | None = None
@@ -125,7 +123,6 @@ class _Pass:
         """True if what was refused before, and is the same now, was not tried in this pass."""
         self.changed = False
         self._wrote = False
-        """True if any owned object was not as rendered."""
         self._planned_with_gone = False
         """True if a marked worker was gone: the sizes count it, so the next pass plans anew."""
         self._serves = False

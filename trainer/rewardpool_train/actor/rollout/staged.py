@@ -45,8 +45,6 @@ class StagedEngine:
 
 
 class _Staged:
-    """The waiting weights, as a source."""
-
     def __init__(self, model: Any) -> None:
         self._model = model
 

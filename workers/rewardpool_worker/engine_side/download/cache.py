@@ -83,7 +83,6 @@ class ModelCache:
         return self.records or self.folder / "rewardpool"
 
     def snapshot(self, commit: str) -> Path:
-        """The folder of a release."""
         return self.folder / "snapshots" / commit
 
     def record(self, commit: str) -> Record | None:

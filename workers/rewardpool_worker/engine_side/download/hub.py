@@ -50,7 +50,6 @@ class HubSource:
 
     @property
     def folder(self) -> str:
-        """As the library calls it."""
         return f"models--{self.repo.replace('/', '--')}"
 
     def release(self, commit: str | None) -> Release:

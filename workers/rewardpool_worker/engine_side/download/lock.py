@@ -67,7 +67,6 @@ class CacheLock:
         self._guard = threading.RLock()
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it."""
         self._folder.mkdir(parents=True, exist_ok=True)
         file = open_to_append(self._folder / "lock")
         try:

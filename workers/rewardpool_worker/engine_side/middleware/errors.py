@@ -21,7 +21,6 @@ class WrongModelError(ValueError):
 
     @property
     def refusal(self) -> CallerError:
-        """The contract's answer."""
         return CallerError(code="wrong_model", message=str(self), served=self._served)
 
 

@@ -90,7 +90,6 @@ class ScoreMiddleware:
         self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or hand it on."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return

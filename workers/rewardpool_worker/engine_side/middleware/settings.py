@@ -47,7 +47,6 @@ class Settings:
     """REWARDPOOL_CERTIFICATE_SECONDS: deadline of the certificate before the worker is ready first; 0 asks for none."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that no worker can run with."""
         if self.model_type not in ANSWERED_PATH:
             raise ValueError(
                 f"{names.ENV_MODEL_TYPE} must be Discriminative, Generative or Teacher, not {self.model_type!r}"
