@@ -20,7 +20,8 @@ AReaL send it, and so is its answer: see `SglangWords`.
 A worker refuses with the error object of `rewardpool_api.contract`, status 200, like every other refusal; an answer
 repeats request id, revision and tokenizer as a score's does.
 
-This file needs nothing but the standard library, of Python 3.10: it is mounted into the engines' images as it is.
+This file is mounted into the engines' images as it is: it needs the standard library of Python 3.10, and a worker's
+check of an answer NumPy.
 """
 
 import base64
@@ -33,7 +34,6 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import ge, le
 from typing import Any
 
 LOGPROBS_PATH = "/generate"
@@ -588,6 +588,8 @@ def check_values(found: Values, asked: Question, *, vocabulary: int) -> None:
             stands for none; an id beyond the vocabulary; a less likely token before a likelier one; a token that is
             likelier than the most likely one; probabilities that sum to more than 1.
     """
+    import numpy  # engines have it, trainers' clients need not
+
     rows, k = asked.rows, asked.top_k
     for name, (_, per_row) in asked.shapes.items():
         if len(getattr(found, name)) != rows * per_row:
@@ -595,28 +597,32 @@ def check_values(found: Values, asked: Question, *, vocabulary: int) -> None:
     _check_own(found, asked)
     for name in ("logprobs", "top_logprobs", "ids_logprobs"):
         numbers = getattr(found, name)
-        if not numbers:
-            continue
         _check_finite(name, numbers)
-        if max(numbers) > ZERO_TOLERANCE or min(numbers) <= NO_PROBABILITY:
-            place = next(at for at, one in enumerate(numbers) if not NO_PROBABILITY < one <= ZERO_TOLERANCE)
+        values = numpy.frombuffer(numbers, numpy.float32)
+        wrong = (values > ZERO_TOLERANCE) | (values <= NO_PROBABILITY)
+        if wrong.any():
+            place = int(wrong.argmax())
             raise BadAnswerError(f"{name}[{place}] is {numbers[place]}, not a log-probability")
     if not k:
         return
-    if max(found.top_ids) >= vocabulary or min(found.top_ids) < 0:
-        place = next(at for at, one in enumerate(found.top_ids) if not 0 <= one < vocabulary)
-        raise BadAnswerError(f"top_ids[{place}] is {found.top_ids[place]}, and the model has {vocabulary} tokens")
-    columns = [found.top_logprobs[rank::k] for rank in range(k)]
-    for rank in range(1, k):
-        if not all(map(ge, columns[rank - 1], columns[rank])):
-            raise BadAnswerError(f"the token of rank {rank + 1} is likelier than that of rank {rank} in some row")
-    if not all(map(le, found.logprobs, columns[0])):
+    ids = numpy.frombuffer(found.top_ids, numpy.int32)
+    wrong = (ids < 0) | (ids >= vocabulary)
+    if wrong.any():
+        place = int(wrong.argmax())
+        raise BadAnswerError(f"top_ids[{place}] is {ids[place]}, and the model has {vocabulary} tokens")
+    top = numpy.frombuffer(found.top_logprobs, numpy.float32).reshape(rows, k)
+    is_rising = (top[:, :-1] < top[:, 1:]).any(axis=0)
+    if is_rising.any():
+        rank = int(is_rising.argmax()) + 1
+        raise BadAnswerError(f"the token of rank {rank + 1} is likelier than that of rank {rank} in some row")
+    if (numpy.frombuffer(found.logprobs, numpy.float32) > top[:, 0]).any():
         raise BadAnswerError("the token itself is likelier than the most likely one in some row")
-    for place in range(asked.ids_per_row):
-        if not all(map(le, found.ids_logprobs[place :: asked.ids_per_row], columns[0])):
-            raise BadAnswerError(f"the token of ids[:, {place}] is likelier than the most likely one in some row")
-    probabilities = [*map(math.exp, found.top_logprobs)]
-    largest = max(math.fsum(probabilities[first : first + k]) for first in range(0, rows * k, k))
+    further = numpy.frombuffer(found.ids_logprobs, numpy.float32).reshape(rows, asked.ids_per_row)
+    is_likelier = (further > top[:, :1]).any(axis=0)
+    if is_likelier.any():
+        place = int(is_likelier.argmax())
+        raise BadAnswerError(f"the token of ids[:, {place}] is likelier than the most likely one in some row")
+    largest = float(numpy.exp(top, dtype=numpy.float64).sum(axis=1).max())
     if largest > 1 + SUM_TOLERANCE:
         raise BadAnswerError(f"the probabilities of a row's {k} most likely tokens sum to {largest:.4f}")
 
@@ -632,10 +638,12 @@ def _check_own(found: Values, asked: Question) -> None:
 
 
 def _check_finite(name: str, numbers: "array[float]") -> None:
-    # A sum that is finite is of numbers that are: in a float, none of float32 overflows.
-    if not math.isfinite(sum(numbers)):
-        place = next(at for at, one in enumerate(numbers) if not math.isfinite(one))
-        raise BadAnswerError(f"{name}[{place}] is {numbers[place]}, not a finite number")
+    # The upper byte of infinities and of what is not a number, and of numbers from 1.7e38 on.
+    upper = _little_endian(numbers).tobytes()[3::4]
+    if b"\x7f" in upper or b"\xff" in upper:
+        place = next((at for at, one in enumerate(numbers) if not math.isfinite(one)), None)
+        if place is not None:
+            raise BadAnswerError(f"{name}[{place}] is {numbers[place]}, not a finite number")
 
 
 # The vocabulary.
