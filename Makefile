@@ -341,8 +341,8 @@ bench-client: setup-server setup-frameworks ## Measure the client compared with 
 bench-engine: setup-dev setup-server setup-sglang ## Measure real engines, directly and through router and client, and functions beside uvicorn (20 minutes; BENCH_ARGS="--only vllm")
 	@PYTHONPATH=bench:tests $(DEV)/bin/python -m engine $(BENCH_ARGS)
 
-bench-teacher: setup-dev ## Measure a teacher's wire beside nested JSON, and its client beside a bare session (10 minutes; BENCH_ARGS="--positions 2048 --rounds 2")
-	@PYTHONPATH=bench $(DEV)/bin/python -m teacher_cost $(BENCH_ARGS)
+bench-teacher: setup-dev setup-server ## Measure a teacher's wire beside nested JSON, its client beside a bare session, and `/health` of vLLM meanwhile (10 minutes; BENCH_ARGS="--positions 2048 --rounds 2")
+	@PYTHONPATH=bench:tests $(DEV)/bin/python -m teacher_cost $(BENCH_ARGS)
 
 bench-ledger: setup-dev setup-server ## Measure what a ledger costs the client's samples a second (5 minutes; BENCH_ARGS="--rounds 5 --samples 1000")
 	@PYTHONPATH=bench:tests $(DEV)/bin/python -m ledger_cost $(BENCH_ARGS)

@@ -9,6 +9,8 @@ LEAST_TIME: Final = 8.0
 """The same of either end's time, by the standard library's JSON, as engines and TRL have it, at the largest size."""
 LEAST_CLIENT: Final = 0.95
 """Requests a second of the client, over those of a bare session."""
+MOST_HEALTH: Final = 1.5
+"""Seconds of the slowest answer of a teacher's `/health`."""
 
 
 def aims(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -24,6 +26,12 @@ def aims(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     for size in result.get("client", []):
         where = f"{size['positions']} positions, k {size['top_k']}, {size['at_once']} at once"
         found.append(_aim("client/bare session", where, size["ratio"], LEAST_CLIENT))
+    if "health" in result:
+        one = result["health"]
+        slowest = one["health_seconds"]["slowest"]
+        where = f"{one['positions']} positions, k {one['top_k']}, {one['at_once']} at once, vLLM"
+        aim = {"what": "/health, slowest", "where": where, "measured": slowest, "aim": f"<= {MOST_HEALTH:g} s"}
+        found.append({**aim, "met": slowest <= MOST_HEALTH})
     return found
 
 

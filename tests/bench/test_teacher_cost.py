@@ -41,3 +41,9 @@ def test_the_largest_size_is_what_the_aims_are_about(ratio: float, met: bool) ->
     one = {"positions": 8, "top_k": 1, "at_once": 8, "ratio": ratio}
     found = aims({"wires": [size(1, 1), size(7, 7)], "client": [one]})
     assert [(aim["measured"], aim["met"]) for aim in found] == [(7, True), (7, False), (9, True), (ratio, met)]
+
+
+@pytest.mark.parametrize(("slowest", "met"), [(1.4, True), (1.6, False)])
+def test_a_late_health_misses_its_aim(slowest: float, met: bool) -> None:
+    health = {"positions": 8, "top_k": 1, "at_once": 4, "health_seconds": {"slowest": slowest}}
+    assert [(aim["measured"], aim["met"]) for aim in aims({"health": health})] == [(slowest, met)]
