@@ -18,7 +18,6 @@ class Rates:
 
     Args:
         total: requests that a pool's routers count; None where that is not known.
-        limit: pools that are measured.
         clock: monotonic seconds.
     """
 

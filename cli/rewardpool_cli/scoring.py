@@ -107,8 +107,6 @@ def scored_source(
     """Score what a source has, as `scored_file`.
 
     Args:
-        spec: Fields of the reward.
-        source: Has the rows.
         out: Where the scores go, with which a repeated command goes on; None where they are not kept.
         each: Receives every row's record in the end.
     """

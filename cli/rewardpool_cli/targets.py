@@ -67,8 +67,6 @@ def locate(
 
     Args:
         name: NAME or NAMESPACE/NAME; None for all pools.
-        where: what the options say.
-        environ: the environment.
         plugin: whether kubectl runs this program; None finds out.
 
     Raises:

@@ -40,7 +40,6 @@ def outlook(pool: RewardPool, *, revision_before: str | None) -> Outlook:
     """Return the progress of a change of the pool.
 
     Args:
-        pool: as it is now.
         revision_before: the revision that the change replaces; None when it replaces none.
     """
     status, progressing = pool.status, pool.status.condition("Progressing")

@@ -74,7 +74,6 @@ class Kube:
     """An API server. Use as an async context manager.
 
     Args:
-        configuration: where it is, and the credentials.
         field_manager: who writes, in managedFields and as the user agent.
         on_request: is called after each request with its verb and HTTP status, None where no answer came.
     """

@@ -52,7 +52,6 @@ class CodeCopies:
 
         Args:
             code: Which may have no files.
-            folders: That it was read from.
         """
         target = self._path / code.digest
         if not code.files or target.exists():

@@ -73,10 +73,8 @@ def prepare(pool: RewardPool, project: Path, *, port: int | None, environ: Mappi
     """Check what the pool needs and end what a killed supervisor left of it.
 
     Args:
-        pool: the manifest.
         project: the folder that it is in.
         port: of the router; None for a free one.
-        environ: of the command.
 
     Raises:
         NotStartableError: it cannot run here.
@@ -148,11 +146,8 @@ def hand_over(
     """Give a changed manifest, or the changed code of its function, to the pool's running supervisor.
 
     Args:
-        pool: the manifest.
         project: the folder that it is in.
-        folder: of the running pool.
         port: that its router shall have; None for the one that it has.
-        environ: of the command.
 
     Returns:
         None when nothing changed.
@@ -245,7 +240,6 @@ def down(folder: PoolFolder, *, on_progress: Callable[[str], None]) -> None:
     """Stop a pool: its requests in flight finish, nothing of it is left.
 
     Args:
-        folder: the pool's.
         on_progress: gets a line about what is waited for.
 
     Raises:

@@ -39,8 +39,6 @@ class Fleet:
         Args:
             run: what the processes of the supervisor share.
             folder: has the mounted files and the key.
-            session: carries probes.
-            python: the interpreter that has the engine.
             key: the pool's key; None when it needs none.
             environ: this process's environment.
         """

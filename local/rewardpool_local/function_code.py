@@ -73,7 +73,6 @@ def read_code(module: str, folders: Sequence[Path]) -> FunctionCode:
     """Read a module and what it imports, as far as these folders have it; nothing of it is run.
 
     Args:
-        module: Its whole name.
         folders: The first that has a module wins. One that does not exist has none.
 
     Raises:
@@ -200,7 +199,6 @@ def imports(tree: ast.Module, package: str) -> Iterator[str]:
     Of `from a import b` both `a` and `a.b` are named: whether `b` is a module, only the folder says.
 
     Args:
-        tree: The module.
         package: That it is in; empty for one that is in none.
     """
     for node in ast.walk(tree):

@@ -118,7 +118,6 @@ def owners_of(gpus: Sequence[Gpu], environ: Mapping[str, str], *, shared: bool) 
     """The pools that have any of these GPUs now, by uuid.
 
     Args:
-        gpus: To check.
         environ: Says where pools keep their state.
         shared: Leave out those that would share theirs.
     """

@@ -88,7 +88,6 @@ def refusal(pool: RewardPool, visible: Sequence[Gpu], owners: Mapping[str, str])
 
     Args:
         pool: As declared. Of one that scales itself the least it has must fit.
-        visible: The GPUs that it may have.
         owners: Pools that have GPUs for themselves, by the GPU's uuid; the pool itself is not among them.
     """
     each, replicas = counted(pool.spec), _least_replicas(pool.spec)

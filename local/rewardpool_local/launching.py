@@ -54,7 +54,6 @@ class Launcher:
         """Starts a worker of this pool on a port that is free now.
 
         Args:
-            pool: What it is a worker of.
             name: Its name, by which it finds what was downloaded for it.
             gpus: Variables that name its GPUs; they win over those of `spec.engine.env`.
 

@@ -93,7 +93,6 @@ def check_gpus(pool: RewardPool, environ: Mapping[str, str]) -> None:
 
     Args:
         pool: As declared; GPUs that it has already are its own.
-        environ: Of its supervisor.
 
     Raises:
         NotStartableError: there are too few, or too few that no other pool has.
@@ -187,8 +186,6 @@ def with_code(pool: RewardPool, project: Path, environ: Mapping[str, str]) -> tu
     """Find the code of the pool's function, if that is what it scores with.
 
     Args:
-        pool: The manifest.
-        project: The folder that it is in.
         environ: Of the command, whose current folder counts too.
 
     Returns:

@@ -108,8 +108,6 @@ async def serve(environ: Mapping[str, str], *, port: int, ready: Callable[[str],
     """Serve the page on loopback until SIGINT or SIGTERM.
 
     Args:
-        environ: says where the pools are.
-        port: to listen at.
         ready: gets the link that opens the page.
 
     Raises:

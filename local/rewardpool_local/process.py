@@ -41,7 +41,6 @@ class Process:
         """Start a program that dies with this process.
 
         Args:
-            argv: program and arguments.
             env: its whole environment, without the mark.
             mark: what to find it and its descendants by.
             log_file: gets standard output and error; the file of the start before is kept as `NAME.1`.

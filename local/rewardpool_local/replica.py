@@ -76,12 +76,10 @@ class Replica:
 
         Args:
             name: of its log, and in the status.
-            pool: what it is a worker of.
             created: when it was first wanted.
             run: what the processes of the supervisor share.
             command: is asked before every start.
             take_gpus: has its GPUs for it, if it has not; returns why there are none.
-            session: carries probes.
             key: the pool's key; None when it asks for none.
         """
         self.name = name

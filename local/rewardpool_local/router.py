@@ -34,9 +34,7 @@ class LocalRouter:
 
         Args:
             run: what the processes of the supervisor share.
-            folder: has the launcher and the keys.
             session: carries calls to the router.
-            python: the interpreter that has the routers.
             port: where to listen; None for a free one.
         """
         self._run = run

@@ -62,7 +62,6 @@ def failures_after(failures: int, *, code: int, served_seconds: float | None, en
     them back as soon each time. One that is killed before it serves may have been too large for the machine.
 
     Args:
-        failures: Before this one.
         code: With which it ended, negative for a signal.
         served_seconds: For which it served; None if it never did.
         ended_by_us: It hung, or lost its weights.

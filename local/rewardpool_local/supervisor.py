@@ -131,8 +131,6 @@ class Supervisor:
 
         Args:
             folder: created, with `wanted.json` in it.
-            pool: what is wanted at the start.
-            settings: how to supervise.
             environ: this process's environment.
         """
         auth = AuthStatus(key_file=str(folder.key_file)) if pool.spec.router.auth.uses_key else AuthStatus()

@@ -71,11 +71,7 @@ async def serve(
     """Serve what the operator answers at these ports until the stack ends.
 
     Args:
-        ask: Asks the operator.
-        ports: To listen at.
-        stack: Ends it.
         address: Returns that of the API server, for the page.
-        namespaces: As in the settings.
 
     Raises:
         SystemExit: A port is taken.

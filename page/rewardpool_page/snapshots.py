@@ -87,8 +87,6 @@ class Snapshots:
         """Look at nothing yet.
 
         Args:
-            source: knows the pools.
-            history: what is remembered already.
             clock: monotonic seconds.
             wall_clock: Unix seconds.
         """

@@ -29,7 +29,6 @@ def is_of_another_page(request: web.Request, hosts: frozenset[str] | None, *, li
     """Return why a request may not be answered, where a browser sent it for a page of somebody else's.
 
     Args:
-        request: Of whomever.
         hosts: Names by which this server may be asked, without ports; None means any.
         linked: Whether others may link to what is asked for.
     """

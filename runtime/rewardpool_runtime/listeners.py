@@ -52,7 +52,6 @@ def listeners(host: str, port: int) -> tuple[Listener, ...]:
 
     Args:
         host: An address in digits.
-        port: Its port.
 
     Raises:
         OSError: The kernel does not say.
@@ -72,7 +71,6 @@ def check_listener(host: str, port: int, *, uid: int | None = None) -> None:
 
     Args:
         host: An address in digits, or `localhost`.
-        port: Its port.
         uid: Of the user; by default that of this process.
 
     Raises:
@@ -91,8 +89,6 @@ def check_listens(pid: int, port: int, *, known: set[int]) -> bool:
     """Return whether a process listens at a port of 127.0.0.1, or one that it started; false where nobody does.
 
     Args:
-        pid: Of the process.
-        port: The port.
         known: Inodes that are its own, to which what is found is added.
 
     Raises:

@@ -69,10 +69,7 @@ def compare(
     """Run each policy on a trace.
 
     Args:
-        trace: to be simulated.
         factories: by the policies' names; at least one.
-        name: of the trace, for the result.
-        seed: of all random numbers.
         on_progress: called at every decision.
 
     Raises:

@@ -223,10 +223,6 @@ class Trace(ApiModel):
 def parse_trace(text: str, *, name: str) -> Trace:
     """Parse the YAML or JSON of a trace.
 
-    Args:
-        text: of the file.
-        name: of the file, for messages.
-
     Raises:
         TraceError: the text is not a valid trace; the message names the field.
     """

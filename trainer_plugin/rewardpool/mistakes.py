@@ -65,8 +65,6 @@ def validated(model: type[M], raw: Mapping[str, Any], *, path: str, also: Iterab
     """The part of a config as its model.
 
     Args:
-        model: What it is to become.
-        raw: As it was written.
         path: Leads to it in the config, "" if it is the whole config.
         also: Keys that may stand beside those of the model, for who misspells one.
 

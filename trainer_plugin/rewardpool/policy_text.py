@@ -164,8 +164,6 @@ class PolicyText:
         """Return the response in `query`, which is the prompt and what the policy wrote after it.
 
         Args:
-            prompt: As the policy read it.
-            query: It and the response.
             label: Names the sample in messages.
 
         Raises:

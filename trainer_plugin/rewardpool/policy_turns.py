@@ -16,11 +16,7 @@ _ANSWERING = ("tool", "user")
 
 
 class PolicyTurns:
-    """Takes responses apart.
-
-    Args:
-        tokenizer: The policy's, loaded.
-    """
+    """Takes responses apart."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

@@ -12,7 +12,6 @@ def digest_of(tokenizer: Any, *, field: str) -> str:
 
     Args:
         tokenizer: One of transformers', or its folder or hub name.
-        field: What messages call it.
 
     Raises:
         ConfigError: It cannot be loaded, or is not a tokenizer.

@@ -140,11 +140,9 @@ def fetch(url: str, commit: str, *, path: str, into: Path, seconds: float, mib: 
     """Write the files of one folder of a commit.
 
     Args:
-        url: The repository's.
         commit: Its 40 digits.
         path: The folder in the repository; `.` is the whole.
         into: The folder for its files; is made where it is missing.
-        seconds: In which all has to be done.
         mib: What the files may take together.
 
     Raises:

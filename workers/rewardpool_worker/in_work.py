@@ -35,7 +35,6 @@ class InWork:
 
         Args:
             request_id: Its id; one that no trainer of ours made is not listed.
-            calls: Places that it takes.
 
         Yields:
             The work on it.

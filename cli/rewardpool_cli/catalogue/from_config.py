@@ -71,9 +71,7 @@ def draft(
     """Write the manifest of a model.
 
     Args:
-        config: Its config.json.
         source: `spec.model.source`.
-        revision: Of an `hf://` model.
         name: Of the pool; by default made from the source.
         trust_remote_code: The checkpoint's own code was read, and may run.
         weights: Of several labels, in their order; the score is the sum of weight times logit.

@@ -54,12 +54,7 @@ class LazyCommand(TyperCommand):
     """A command that is known by its name and its first sentence until it is called."""
 
     def __init__(self, name: str, sentence: str) -> None:
-        """Import nothing yet.
-
-        Args:
-            name: as it is typed.
-            sentence: what it does.
-        """
+        """Import nothing yet."""
         super().__init__(name, callback=None, help=sentence)
         self._module = name.replace("-", "_")
 

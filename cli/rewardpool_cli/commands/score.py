@@ -116,7 +116,6 @@ async def ask(
     """Get the answer to a question.
 
     Args:
-        question: what to score.
         pool: `namespace/name`; None leaves it to the environment.
         adapter: one of its LoRA adapters; None is the model itself.
         wait_seconds: how long to wait for a pool that is not ready.
@@ -156,7 +155,6 @@ def ask_about(
 
     Args:
         conversation: The prompt, and the response to it: texts, or lists of messages.
-        question: What else is known.
         pool: `namespace/name`; None leaves it to the environment.
         adapter: One of its LoRA adapters; None is the model itself.
         wait_seconds: How long to wait for a pool that is not ready.

@@ -160,7 +160,6 @@ def sandbox_line(reached: Sequence[str], landlock: int) -> Finding:
     """Return what code in a sandbox reaches here.
 
     Args:
-        reached: what it tried and should not reach.
         landlock: version of the kernel's.
     """
     if reached:

@@ -235,9 +235,7 @@ def condition_explanations(evidence: Evidence, *, has_problem: bool, has_any: bo
     more.
 
     Args:
-        evidence: what was read.
         has_problem: whether some problem is explained already.
-        has_any: whether anything is.
     """
     status = evidence.pool.status
     degraded, serving = status.condition("Degraded"), status.condition("Serving")

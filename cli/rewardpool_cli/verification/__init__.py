@@ -164,7 +164,6 @@ def compare(
     Args:
         expected: line, text and score of each.
         outcomes: the pool's score of each, or why it gave none.
-        tolerance: what may differ.
     """
     items = []
     for (line, text, score), outcome in zip(expected, outcomes, strict=True):
@@ -178,9 +177,7 @@ def served_dtype(requested: str, *, of_checkpoint: str | None, engine: str) -> s
     """Return the number format of a pool's weights; None where that is unknown.
 
     Args:
-        requested: `spec.engine.dtype`.
         of_checkpoint: `dtype` of config.json; None where that is not here.
-        engine: `spec.engine.name`.
     """
     if requested != "auto":
         return requested

@@ -126,7 +126,6 @@ def plan(samples: Samples, *, together: bool, seed: int) -> tuple[Step, ...]:
     """Return what a replica is asked, in this order.
 
     Args:
-        samples: Of which.
         together: Whether a request may have several samples; else they are asked at once.
         seed: Of one of the orders.
     """
@@ -268,10 +267,7 @@ def certify(
     """Compare what replicas answered.
 
     Args:
-        samples: What was sent.
-        steps: In which way.
         measured: By replica, at least one.
-        tolerance: What may differ.
         spec: Says what would remedy it.
     """
     alone = {

@@ -63,11 +63,7 @@ async def scores_by_transformers(
     """The score of each text, or why it has none.
 
     Args:
-        pool: whose model.
-        texts: what to score.
-        reference: where, and what may run.
         environ: says which interpreter has torch; of it the process is given PASSED_VARIABLES.
-        on_progress: gets the number of scores that are there.
 
     Raises:
         NoReferenceError: the model cannot be loaded, or no score came for as long as a replica may take to start.
@@ -99,7 +95,6 @@ def environment(environ: Mapping[str, str], *, home: Path, trusted: bool) -> dic
     """The variables of the process that loads the model: no credential, and another home than the caller's.
 
     Args:
-        environ: The caller's.
         home: An empty folder.
         trusted: Whether it may run code that is not ours. Then it has no token of a hub either.
     """

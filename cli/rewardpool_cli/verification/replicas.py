@@ -83,7 +83,6 @@ async def certified(
         name: `namespace/name` of a pool of a reward model or teacher.
         adapter: What scores; None for the model itself.
         texts: What is sent; by default token ids.
-        tolerance: What may differ.
         progress: Shows how many requests are over.
 
     Raises:
@@ -157,10 +156,6 @@ async def measure(
     """Ask all replicas side by side; one that does not answer is an outcome, no error.
 
     Args:
-        replicas: Whom.
-        samples: What.
-        steps: In which way.
-        asked: How.
         on_progress: Receives the number of requests that are over.
     """
     over = 0

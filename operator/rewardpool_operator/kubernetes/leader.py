@@ -68,7 +68,6 @@ class Leadership:
     """One operator's share in the election. It takes part for as long as `run` runs.
 
     Args:
-        kube: for the Lease only.
         namespace: of the Lease, the operator's own.
         name: of the Lease; operators of one name exclude each other.
         operator: who this is, for people: the pod's name.
@@ -241,7 +240,6 @@ def may_take(lease: Object, *, unchanged_seconds: float) -> bool:
     """Return whether an operator that does not hold the Lease may take it.
 
     Args:
-        lease: as it is now.
         unchanged_seconds: how long this version of it has been seen.
     """
     duration = count_of(_spec_of(lease).get("leaseDurationSeconds")) or DURATION_SECONDS

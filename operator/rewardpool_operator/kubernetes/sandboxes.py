@@ -55,9 +55,7 @@ def changes(
     """Return how so many claims are reached; one whose worker serves is never deleted.
 
     Args:
-        claims: of the Deployment.
         workers: the pods of the pool's workers.
-        replicas: that the Deployment declares.
         stop: workers, by name, that have left every router.
         now: for the age of claims that ended.
     """

@@ -37,11 +37,8 @@ def router_flags(
     """Build the router's arguments; a pure function.
 
     Args:
-        flavor: which program takes them.
         host: address of the data plane and of the worker list; an IPv6 one without brackets.
-        port: its port.
         metrics_host: address of the Prometheus endpoint, which takes no key.
-        metrics_port: its port.
         request_timeout_seconds: longest one attempt at a worker may take; longer than the slowest real request, because
             a request that runs into it is started again elsewhere.
         shutdown_grace_seconds: how long the router waits on SIGTERM for what is in flight.

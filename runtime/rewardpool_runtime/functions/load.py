@@ -57,7 +57,6 @@ def check_signature(function: Callable[..., Any], *, name: str, further: Iterabl
 
     Args:
         function: The user's, loaded.
-        name: Its name, for the message.
         further: Names of arguments that are given besides those of a sample.
 
     Raises:

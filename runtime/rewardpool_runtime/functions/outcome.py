@@ -74,13 +74,7 @@ Outcome = Scored | Failed
 
 
 def called(function: Callable[..., Any], arguments: Mapping[str, Any], memory: str = "") -> Outcome | None:
-    """Call a function, and return its outcome; None where what it returned is to be awaited, which is not done.
-
-    Args:
-        function: The user's.
-        arguments: By name.
-        memory: See `failed`.
-    """
+    """Call a function, and return its outcome; None where what it returned is to be awaited, which is not done."""
     try:
         result = function(**arguments)
         if inspect.isawaitable(result):

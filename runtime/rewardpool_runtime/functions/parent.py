@@ -75,7 +75,6 @@ def environment(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, s
 
     Args:
         given: Names of variables that they get beside the base; `ALL` for each one.
-        environ: The supervisor's.
     """
     names = environ if ALL in given else (*BASE_VARIABLES, *given)
     found = {name: environ[name] for name in names if name in environ and not name.startswith(OWN_VARIABLES)}

@@ -28,8 +28,6 @@ class Call:
     """One call in a process.
 
     Attributes:
-        number: Its id there.
-        label: Names its sample.
         done: Its outcome; or ProcessEndedError, or IsAsyncError.
         is_answered: Whether the process itself gave one.
     """

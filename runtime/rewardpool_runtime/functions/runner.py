@@ -47,7 +47,6 @@ class Runner(Protocol):
         """Score one sample when a place is free.
 
         Args:
-            sample: The arguments.
             label: Names the sample in the log.
             started: Is called at the moment when it has a place.
         """
@@ -120,8 +119,6 @@ class ProcessRunner:
         """Prepare.
 
         Args:
-            source: Where the function is.
-            limits: Of its calls.
             env: All variables of its processes, as `environment` returns them.
             further: Arguments besides those of a sample.
             printed: Is called with a sample's label and a line that the function printed; by default it is logged.

@@ -18,7 +18,6 @@ class Source:
     """A function, for another process.
 
     Attributes:
-        name: Names it in messages.
         reference: `module:function`, to be imported there.
         folders: Where modules are looked for there, before all others.
         pickled: Where it cannot be imported: what cloudpickle makes of it.

@@ -62,7 +62,6 @@ class Ruleset:
         """Make one; raises GuardError. What the kernel's version does not know is left out.
 
         Args:
-            files: Rights on files that are handled.
             tcp: The same of TCP.
             scopes: What is kept to processes under the same rules.
         """

@@ -75,7 +75,6 @@ def restrict(limits: Limits, *, parent: int, also_readable: Iterable[str] = ()) 
     """Give up everything that the sandbox does not need, for good. Only in a process of one thread.
 
     Args:
-        limits: Of the process.
         parent: Id of its parent, with which it ends.
         also_readable: Folders.
 

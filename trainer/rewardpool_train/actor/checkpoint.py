@@ -32,12 +32,7 @@ State = dict[str, Any]  # the caller's part of a checkpoint, as JSON
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedCheckpoint:
-    """A checkpoint that was loaded.
-
-    Attributes:
-        step: Step after which it was saved.
-        ranks: Number of ranks that saved it.
-    """
+    """A checkpoint that was loaded."""
 
     step: int
     folder: Path
@@ -55,10 +50,8 @@ def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: Stat
     A process that is killed meanwhile leaves earlier checkpoints unchanged.
 
     Args:
-        folder: Folder of all checkpoints of the job.
         actor: Its weights and optimiser are saved.
         step: Step that it is saved after; a checkpoint of the same step is replaced.
-        state: State of this rank, as JSON.
         keep: Number of checkpoints to keep; older ones are deleted.
 
     Raises:

@@ -34,7 +34,6 @@ class Rollout:
     """A response.
 
     Attributes:
-        group: Index of its `GroupTask`.
         member: Index among the responses to the prompt.
         prompt_ids: Token ids, shape (prompt tokens,).
         response_ids: Token ids, shape (response tokens,), including the end token if there is one.
@@ -129,7 +128,6 @@ def to_episode(
         group: Same number for all responses to one prompt.
         version: Version of the policy when the group began.
         prompt_tail: Last words of the prompt, in the policy's chat template.
-        name: Name of the episode in messages.
     """
     return Episode(
         prompt=prompt.prompt,

@@ -57,7 +57,6 @@ class UpdateStats:
     """Figures of an update, over all ranks. Shares and means are over the tokens of scored rollouts.
 
     Attributes:
-        loss: Loss of the mini-batch.
         clip_fraction: Share of clipped tokens.
         is_cap_fraction: Share of tokens whose importance weight was capped.
         approx_kl: Mean divergence from the policy that sampled, in nats per token.
@@ -133,10 +132,8 @@ class FsdpActor:
 
     Args:
         model: A causal language model in float32, sharded in place; the weights of rank 0 are used, see `shard`.
-        forward: Forward pass of rollouts.
         max_grad_norm: Maximum norm of the gradient (over all ranks); longer ones are scaled down.
         max_skipped: Maximum number of consecutive updates that are skipped because their gradient is not finite.
-        dtype: Dtype that the layers compute in.
         activation_checkpointing: Save the memory of activations at the cost of a second forward pass.
         reference: The reference policy, also sharded in place; required if `objective.kl` is not 0.
 

@@ -31,7 +31,6 @@ class Ranks:
 
     Attributes:
         rank: Rank of this process, from 0.
-        size: Number of ranks.
         device: Device of this rank's share of the policy.
         mesh: One-dimensional device mesh that the policy is sharded over.
     """

@@ -31,7 +31,6 @@ def reporting(output: Path, *, steps: int, done: int = 0, tensorboard: bool = Fa
         output: Folder of the job's results.
         steps: Number of steps of the whole job.
         done: Steps done before the job resumed; 0 for a new job.
-        tensorboard: Write curves.
 
     Raises:
         OSError: The folder cannot be written.

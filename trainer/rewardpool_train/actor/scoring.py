@@ -55,13 +55,10 @@ class Tally:
     """Counts of a job's samples by outcome, counted where they occur, so that `lost` is measured.
 
     Attributes:
-        submitted: Samples submitted for a rating.
-        scored: Samples with a score.
         penalties: Samples whose score has a penalty in place of a failed part, see `on_failure`.
         unscored: Failed samples, which their group is trained without.
         given_up: Samples that the job cancelled, because it ended before they were trained on.
         asked_again: Samples that were rated again because two revisions of a pool had rated their group.
-        groups_asked_again: Groups of these samples.
     """
 
     submitted: int = 0
@@ -93,7 +90,6 @@ class RewardScore:
 
     Args:
         reward: Rates on its own thread.
-        to_episode: Returns the episode of a rollout.
         decode: Decodes token ids of the policy to the text of a response, to find the tokens in which steps end. None
             if responses are rewarded as a whole.
     """

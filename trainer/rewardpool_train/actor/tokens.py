@@ -23,7 +23,6 @@ class Forward:
     """Forward pass of rollouts through a model. Its settings change memory use and speed, not the result.
 
     Attributes:
-        device: Device of the model.
         temperature: Sampling temperature, so that the probabilities are those that were sampled from.
         micro_batch: Rollouts per pass, if they are padded.
         pack_tokens: Tokens per pass, if they are packed; a longer rollout has its own pass. 0 pads.

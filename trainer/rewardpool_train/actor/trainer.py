@@ -72,7 +72,6 @@ class Trainer:
         """Load and shard the policy, and load the newest checkpoint if there is one.
 
         Args:
-            reward: Rates the rollouts.
             teachers: Give log-probabilities of the rollouts' tokens; None without distillation.
             demand: Announces rollouts and updates of this rank; None announces nothing.
             sharing: Sharing of the GPUs with the reward's pools; None if these have their own.

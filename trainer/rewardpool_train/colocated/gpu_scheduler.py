@@ -64,10 +64,7 @@ class Moment:
     """Use of the GPU, and the requests for it.
 
     Attributes:
-        trainer_has: The trainer computes.
-        trainer_waits: The trainer requests the GPU.
         others_compute: Another rank computes; only known while this one does not and the pool is asleep.
-        awake: The pool is awake.
         scoring: Number of samples at the pool.
         waiting: Number of samples that wait for the pool.
         waited_seconds: Waiting time of the oldest of these.

@@ -49,7 +49,6 @@ class Pipeline(Generic[P, R]):
             plan: Number of steps, groups and responses.
             prompts: Called with a group's index, returns its prompt; the same one after a resume. Indices exceed the
                 groups of the plan when groups are replaced.
-            rollouts: Samples the responses.
             score: Scores a rollout, a whole group, or first the one and then the other.
             learner: Trains on the scored groups.
             overlap: Schedule and its settings; by default, mini-batches are trained as soon as they are complete.

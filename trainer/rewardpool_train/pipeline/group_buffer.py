@@ -14,7 +14,6 @@ class OpenGroup(Generic[P, R]):
     """A group that is not trained on yet.
 
     Attributes:
-        rollouts: Rollouts that have ended, by member.
         scores: Known scores, by member; None for a rollout that is explicitly unscored.
         rolled_at: When the last rollout ended, in seconds of the event loop; before all times in a resumed group.
         arrival: Position in the order in which groups became complete; None until then.

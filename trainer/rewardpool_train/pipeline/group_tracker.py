@@ -19,7 +19,6 @@ class GroupTracker(Generic[P, R]):
 
     Args:
         prompts: Called with a group's index, returns its prompt.
-        is_informative: See `GroupBuffer`.
     """
 
     def __init__(

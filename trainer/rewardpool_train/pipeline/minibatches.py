@@ -30,8 +30,6 @@ class MiniBatches(Generic[P, R]):
         condition: Notified when a group is complete.
         watch: Measures the time in which the learner waits for a mini-batch.
         waits: Records when it waits for nothing but scores: rollouts of enough groups have ended.
-        announcer: Announces that wait.
-        deadline_seconds: Deadline of each wait.
     """
 
     def __init__(

@@ -29,7 +29,6 @@ class RolloutDriver(Generic[P, R]):
         scores: Gets each rollout as soon as it ends.
         tasks: Task group of the run, which an error here ends.
         watch: Measures the time in which something is rolled out.
-        announcer: Announces rollouts.
     """
 
     def __init__(

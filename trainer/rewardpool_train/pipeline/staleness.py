@@ -24,9 +24,7 @@ def capacity(plan: Plan, *, outstanding: int, version: int, published: int, max_
 
     Args:
         outstanding: Groups that have begun and are not trained on yet.
-        version: Version of the policy.
         published: Version of the rollout engine's weights, under which the groups would begin.
-        max_staleness: S.
     """
     return max(0, (published + max_staleness + 1 - version) * plan.groups_per_minibatch - outstanding)
 
@@ -37,9 +35,6 @@ def choose(
     """Return the indices of the next mini-batch, or None while its groups are not complete.
 
     Args:
-        groups: All outstanding groups.
-        version: Version of the policy.
-        max_staleness: S.
         order: With `prompt`, the mini-batch waits for the groups with the earliest deadlines, prompt by prompt.
     """
     size = plan.groups_per_minibatch

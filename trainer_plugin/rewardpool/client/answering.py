@@ -18,9 +18,6 @@ class Answering:
 
     Attributes:
         wanted: The one that may answer; any may of a pool that is not named.
-        notes_workers: Whether the workers that answer are noted.
-        seen: Those that answered.
-        workers: Names of the workers that answered.
     """
 
     wanted: Mapping[str, str]

@@ -50,8 +50,6 @@ class BatchSize:
         """A request was answered.
 
         Args:
-            samples: In it.
-            seconds: It took.
             now: Seconds of one clock.
             waiting: Whether more samples wait than there are slots.
         """

@@ -66,12 +66,7 @@ class Breaker:
             self._settle(None)
 
     def failed(self, error: SampleError, *, where: str) -> SampleError | PoolError:
-        """Return the error of a sample, or that of the pool in its place.
-
-        Args:
-            error: Of the sample, which has failed for good.
-            where: What failed, for messages.
-        """
+        """Return the error of a sample, or that of the pool in its place."""
         self._failures[error.kind] += 1
         failure = self._pool_error(error, where)
         if failure is None:

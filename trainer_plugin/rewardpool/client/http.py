@@ -65,10 +65,7 @@ class HttpClient:
         """Send a request; `exchange` is called with what comes of it, later and once, unless it is cancelled.
 
         Args:
-            exchange: For one use.
-            to: Where to.
             headers: Further header lines, each with its end.
-            body: JSON.
         """
         exchange.to = to
         exchange.raw = b"%b%bContent-Length: %d\r\n\r\n%b" % (to.head, headers, len(body), body)

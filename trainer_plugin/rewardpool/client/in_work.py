@@ -138,7 +138,6 @@ class InWork:
         """Create it without a question.
 
         Args:
-            ask: Sends a question.
             clock: The loop's time.
             listed: Called with what the workers say.
             most_pause: Seconds between two questions, however many trainers ask.
@@ -168,7 +167,6 @@ class InWork:
         """Return where a request is; asks the workers where their last answer is too old.
 
         Args:
-            request_id: Names it.
             sent_at: When it was sent (the loop's time).
             is_urgent: Whether its answer is overdue by what is usual. Else, and where it was in work when the workers
                 answered last, an answer that is only late is no silence: the machine may be busy.

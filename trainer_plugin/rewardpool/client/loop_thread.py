@@ -89,10 +89,6 @@ class LoopThread(Generic[R]):
 
     Usable as a context manager. Made after a fork, not before: threads do not survive one.
 
-    Args:
-        opening: What is entered there.
-        what: It is, for messages: "the pool".
-
     Raises:
         Exception: On construction, whatever entering raises.
     """

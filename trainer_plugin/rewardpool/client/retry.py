@@ -277,10 +277,7 @@ def end_of_tries(
     """Return the error with which a failed attempt ends its request; None where another one may help.
 
     Args:
-        tries: With that attempt.
-        error: Of the attempt.
         counted: The failure that counts, as `Tries.count_failure` returned it.
-        pool: Its name.
         is_last: Whether a failure at a worker is the last one.
         now: The loop's time.
     """
@@ -314,9 +311,6 @@ def end_after_look_up(
     """Return the error that a look-up of the pool has made final; None where another attempt may help.
 
     Args:
-        tries: With the failed attempt.
-        error: Of the attempt.
-        used: Endpoint of the attempt.
         moved: Whether the pool is elsewhere now.
         is_refused: Whether the pool took no key ever, and refused all that there are.
     """
@@ -339,8 +333,6 @@ def next_pause(
     """Return the seconds before the next attempt, and whether the pool is away: an answer to another ends the pause.
 
     Args:
-        tries: Counts the pause.
-        error: Of the failed attempt.
         sent_at: Time at which that was sent; times are the loop's.
         answered_at: Time at which the pool answered last.
         uniform: A random number between two bounds.
@@ -363,8 +355,6 @@ def deadline_error(
     """Return the error of a request whose deadline passed.
 
     Args:
-        tries: Of the request.
-        endpoint: Present one.
         timeout: Seconds of the deadline.
         worked: Seconds for which a worker had worked on it; None where no worker says so.
         not_ready: Reason why the pool was not ready when it was looked up last; else empty.

@@ -53,7 +53,6 @@ class Announcer:
         """Prepare.
 
         Args:
-            writer: Where to say it.
             demand: What there is to say now; called on the announcer's thread.
             clock: Monotonic seconds.
             wait: Returns after so many seconds, or earlier when something changed; by default on this object's event.

@@ -197,9 +197,6 @@ class KubernetesSource:
         """Return what the call is answered; None for 404.
 
         Args:
-            call: Makes one request.
-            what: Is asked for, for messages.
-            verb: What is done to it, for messages.
             kube: What `client` returned, entered, to be used again; by default one for this request alone.
 
         Raises:

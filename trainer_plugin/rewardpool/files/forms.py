@@ -30,7 +30,6 @@ class Form:
     """One form.
 
     Attributes:
-        name: Whose it is.
         prompt: Its column with the prompt; None where the answers are whole conversations.
         answers: Its columns with what is scored, by what the output calls each.
         further: Columns that it may have besides.
@@ -97,9 +96,7 @@ def form_of(columns: Collection[str], *, ignore: Collection[str] = (), forms: Se
     """Return the form whose columns these are.
 
     Args:
-        columns: Of the file.
         ignore: Columns that are not read.
-        forms: Those that are accepted.
 
     Raises:
         FormError: It is none, or a column to ignore is not there.
@@ -142,8 +139,6 @@ def read_row(row: Mapping[str, Any], form: Form, number: int) -> FileRow:
     """Return a row, of whose columns only those of the form are read.
 
     Args:
-        row: Its columns.
-        form: Of the file.
         number: Its place in the file, from 0.
 
     Raises:

@@ -22,7 +22,6 @@ class Progress:
     """Progress of a file.
 
     Attributes:
-        what: Is done, in words.
         done: Rows that are done, those of earlier runs included.
         total: Rows that there are; None where that is not known.
         unscored: Of those that are done; of this run.
@@ -48,7 +47,6 @@ class Pace:
     """Works out the rate of what is done.
 
     Args:
-        what: Is done, in words.
         before: Rows that earlier runs did.
         total: Rows that there are; None where that is not known.
         clock: Gives monotonic seconds.
@@ -90,7 +88,6 @@ class Lines:
     """Shows progress as lines, the first after two seconds and then every ten.
 
     Args:
-        write: Receives each line.
         clock: Gives monotonic seconds.
     """
 

@@ -74,7 +74,6 @@ def score_file(
 
     Args:
         open_reward: Gives the open reward; called once the file has been checked.
-        source: The file.
         out: Where the scores go, JSON lines or Parquet by its name; they are in `journal_of` it until it is complete.
         about: What scores, in words by their keys; an output that another one began is refused.
         window: Most rows in flight.

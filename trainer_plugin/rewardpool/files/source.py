@@ -28,8 +28,6 @@ class Checked:
     """Facts about a file that was read once.
 
     Attributes:
-        form: Of its rows.
-        rows: Number of them.
         sha256: Of its bytes.
     """
 
@@ -42,9 +40,7 @@ class Source(ABC):
     """A file of rows.
 
     Args:
-        path: Of the file.
         ignore: Columns that are not read.
-        forms: That its rows may have.
     """
 
     def __init__(self, path: Path, ignore: Collection[str] = (), forms: Sequence[Form] = FORMS) -> None:

@@ -39,7 +39,6 @@ class Window:
     """Rates rows by an open reward.
 
     Args:
-        opened: The reward.
         rows: At most so many are in flight.
     """
 
@@ -58,7 +57,6 @@ class Window:
         """Rate all rows.
 
         Args:
-            rows: In any number.
             write: Receives what is done, each row once, in the order in which it was done.
             tick: Called now and then.
 

@@ -109,7 +109,6 @@ def requests_of_rollout(reward: OpenReward, *, samples: int | None, group: int |
     """Return the requests that a rollout comes to, by pool; None where that is not known.
 
     Args:
-        reward: That rates it.
         samples: Of the rollout; None where that is not known.
         group: Of these, the responses to one prompt; None where that is not known, and then nobody knows what it takes
             to compare them.

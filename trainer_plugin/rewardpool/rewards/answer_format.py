@@ -49,7 +49,6 @@ class AnswerFormat(Generic[T]):
         output: `json`: an object with reasons and the answer. `choice`: one of the answers and nothing else. `text`:
             free, with the answer at its end in the `form`. `probabilities`: nothing is written; the probabilities of
             the answers as the first token count.
-        scale: The answers that there are.
         key: Names the answer, such as `score`.
         reasoning_characters: Longest reasons of a JSON object; None for any length, 0 for no reasons.
         form: For `text`: what the answer stands in, such as `[[{answer}]]`.

@@ -117,7 +117,6 @@ class ChatTokenizer:
         """The conversation's tokens, with exactly one BOS where the model has one.
 
         Args:
-            messages: Of the conversation.
             steps: How many marks of `steps` the last message has, each of which becomes the step token; None where
                 none is looked for.
 

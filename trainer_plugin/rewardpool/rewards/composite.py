@@ -435,7 +435,6 @@ class _Asking:
     """Asks the parts about the drafts of one call: about each when it comes, or where a part compares them, together.
 
     Args:
-        parts: Of the reward.
         expected: Drafts, each of which comes to every part, also to those that are not to be asked about it.
         ledger: Keeps what the parts say.
     """

@@ -144,7 +144,6 @@ def refuse_process(spec: RewardSpec, *, who: str) -> None:
     """Refuse parts that reward steps, where the trainer takes one number for a response.
 
     Args:
-        spec: A checked reward.
         who: Takes one number, for the message.
 
     Raises:

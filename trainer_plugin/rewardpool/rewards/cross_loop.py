@@ -20,7 +20,6 @@ async def awake_elsewhere(
 
     Args:
         start: Begins work on the other loop.
-        contexts: Of the pools: `Pool.awake`.
 
     Raises:
         Exception: The first that entering or leaving raised.

@@ -99,7 +99,6 @@ class ChatScorer:
     """Scores conversations by a Discriminative pool; too long ones are refused before they are sent.
 
     Args:
-        pool: That scores.
         writers: Write conversations in its model's tokens.
     """
 
@@ -227,11 +226,8 @@ async def load_writer(
     """Load what writes an episode in the tokens of a model of the part's pool.
 
     Args:
-        part: Of the config.
-        pool: The part's.
         model: Of the pool; None where only a URL is known.
         given: A loaded tokenizer that goes before all others; or None.
-        path: Where the part is in the config.
 
     Raises:
         ConfigError: There is no tokenizer, it has no chat template, or the files are not those of the model.

@@ -39,7 +39,6 @@ class JobClaims:
 
     Args:
         store: Shared with the other processes; None where there are no others.
-        wait_seconds: For one answer of the store.
     """
 
     def __init__(self, store: ClaimStore | None = None, *, wait_seconds: float = WAIT_SECONDS) -> None:

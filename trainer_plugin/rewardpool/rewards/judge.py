@@ -40,8 +40,6 @@ class Judge:
     """Asks one question and reads the answer.
 
     Args:
-        pool: The judge's.
-        config: How it is asked.
         meta: Scores its answers, where `config.meta` says how many of them vote.
     """
 

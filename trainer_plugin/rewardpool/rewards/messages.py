@@ -37,11 +37,6 @@ _SHARE_GPT = (
 def text_or_messages(value: Any, *, what: str, label: str) -> str | list[Mapping[str, Any]]:
     """Return a text, or a list of messages, as it is; an array of messages as a list.
 
-    Args:
-        value: As the user gave it.
-        what: It is, for messages: "prompt".
-        label: Of the sample, for messages.
-
     Raises:
         InvalidSampleError: It is neither; the message has the turn, what was found, and the form that is accepted.
     """

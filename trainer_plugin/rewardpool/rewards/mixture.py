@@ -26,7 +26,6 @@ def normalized(
     trainer's advantages. Scores that do not `differ` are all 0.0, as is a single one.
 
     Args:
-        values: Scores of one group.
         dtype: What the reward model computes in.
         deviation: Of a `population` (divides by n) or of a `sample` (by n - 1).
     """

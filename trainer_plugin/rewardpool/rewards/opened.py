@@ -108,10 +108,6 @@ class OpenReward(Protocol):
         Those that another revision scored are rated again; where that cannot be, they are unscored. The others are the
         same objects.
 
-        Args:
-            episodes: Of the group.
-            ratings: Of `rate`, one for each.
-
         Raises:
             SampleError: One has no score now, and the policy of a part is `raise`; what is in flight is cancelled.
             PoolError: A pool cannot be used, whatever the policy.

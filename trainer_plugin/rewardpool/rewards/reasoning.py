@@ -62,8 +62,6 @@ def split_reasoning(text: str, tags: Sequence[Tags] = KNOWN, *, opened: bool = F
     """Split a model's text into thoughts and answer.
 
     Args:
-        text: What the model wrote.
-        tags: Those that count.
         opened: Whether the prompt ended in an opening tag, so that the text begins within thoughts.
     """
     begun = text.lstrip()
@@ -109,7 +107,6 @@ class Reasoning:
         """Split a response into thoughts and answer.
 
         Args:
-            text: The response.
             prompt_tail: The last words of its prompt as the policy read it; None where they are not known.
         """
         return split_reasoning(text, self._tags, opened=self._opened(prompt_tail) or False)

@@ -47,7 +47,6 @@ def episodes_of(
         responses: The same for what the policy wrote.
         ground_truth: Right answers, shape (rows,).
         data_source: Where the prompts are from, or where each is.
-        extra_info: What else is known, of all of them or of each.
         groups: Names of the rows' groups, shape (rows,).
 
     Raises:

@@ -36,7 +36,6 @@ class Sums:
     """Sums of some scores.
 
     Attributes:
-        count: How many.
         total: Their sum, exact.
         squares: The sum of their squares, exact.
     """

@@ -24,7 +24,6 @@ def float_step(scores: Sequence[float], dtype: ScoreDtype) -> float:
     Scores of equal responses differ by a step or two, depending on which samples shared their batch at the server.
 
     Args:
-        scores: Of one group.
         dtype: What the reward model computes in.
     """
     return _STEP[dtype] * max(1.0, *map(abs, scores))

@@ -50,7 +50,6 @@ class Writers:
     """The writers for the models of one pool.
 
     Args:
-        pool: That scores.
         first: For the model that the pool serves now.
         load: Makes the writer for another model. Raises ConfigError or PoolError.
         clock: Monotonic seconds.

@@ -59,8 +59,6 @@ class Ended(Exception):  # noqa: N818  # an outcome; whether it is an error is t
     """The process gives no further answer.
 
     Attributes:
-        outcome: Of the program.
-        message: Why, in words.
         exit_code: Of a process that ended by itself, or minus the number of its own signal; None for another end.
     """
 

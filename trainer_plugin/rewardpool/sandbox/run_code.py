@@ -39,11 +39,9 @@ async def compute_score(
 
     Args:
         data_source: Not read.
-        solution_str: The program.
         ground_truth: Not read.
         extra_info: `stdin`, `cpu_seconds`, `idle_seconds` and `memory_mib`, as `run` has them, and `files`: contents in
             base64 by name.
-        preload: As `run` has it.
 
     Raises:
         ValueError: An argument is wrong.

@@ -38,7 +38,6 @@ class Call:
     Attributes:
         function: Its name, or an expression for it such as `Solution().add`.
         args: As JSON's types; a tuple arrives as a list.
-        kwargs: By name.
         expected: What it returns. Types count: True is not 1, and 1 is not 1.0; a tuple is a list.
         tolerance: By which a float may be off, relative to the larger of both and absolute.
     """
@@ -72,10 +71,8 @@ def run(
     assertions.
 
     Args:
-        code: A module, or a program.
         stdin: Standard input, where there are no `tests`.
         tests: Standard input of a program, and its standard output; trailing white space of lines does not count.
-        calls: Of functions of a module.
         asserts: Statements of Python about functions of a module, such as `assert add(2, 3) == 5`. Arguments and
             results are copies, of Python's plain types.
         functions: Names of those functions; by default every name that the assertions use, that no one of them

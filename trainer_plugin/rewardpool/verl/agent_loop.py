@@ -73,8 +73,6 @@ class InlineScorer:
 
         Args:
             config: The trainer's; kept because it is known by its identity.
-            settings: What it says.
-            scorer: An open one.
         """
         self.config = config
         self.settings = settings
@@ -136,7 +134,6 @@ class ScoringAgentLoop:
         """Write a trajectory and score it.
 
         Args:
-            sampling_params: For generation.
             of_row: The columns of the data set's row.
 
         Returns:

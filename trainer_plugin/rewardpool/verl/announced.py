@@ -24,7 +24,6 @@ async def shared_reward(
     """The reward of a spec on this event loop.
 
     Args:
-        spec: For `open_reward`.
         path: Where the spec is in the config, for messages.
         samples: Of one rollout, over all reward workers.
         group: Of these, the responses to one prompt.

@@ -42,7 +42,6 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
 
         Args:
             config: The trainer's whole config.
-            tokenizer: The policy's.
             compute_score: The reward function, with its arguments; called where the user has set one.
             reward_router_address: Of a reward model that verl serves itself; not used.
             reward_model_tokenizer: Of that model; not used.

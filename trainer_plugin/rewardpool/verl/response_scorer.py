@@ -48,8 +48,6 @@ class ResponseScorer:
         """Keep them.
 
         Args:
-            reward: An open one.
-            tokenizer: The policy's.
             max_response_tokens: From this length on a response was cut off, if it does not end by itself.
             info: As for `score_and_extra_info`.
         """

@@ -21,8 +21,6 @@ def score_and_extra_info(rating: Rating, *, label: str, info: Sequence[str] = ()
     beside their scores, as JSON, such as a judge's words; "" for nothing.
 
     Args:
-        rating: With a total.
-        label: Of the sample, for messages.
         info: Keys of what functions return beside their score, each of which is a name of its own: the value of the
             first part that has it; NaN where none has, or where it is null; lists and mappings as JSON.
 

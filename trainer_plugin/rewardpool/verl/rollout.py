@@ -77,12 +77,10 @@ def episode(
 
     Args:
         others: The row's `non_tensor_batch`.
-        response: The response as text.
         token_ids: The response in the policy's tokens.
         turns: The response's turns, where it has several.
         prompt_tail: The last words of the prompt in the policy's chat template; None where they are not known.
         max_tokens: The longest response that the policy may write.
-        eos: The token by which it ends one.
 
     Raises:
         ConfigError: The trainer left the prompt's messages out.

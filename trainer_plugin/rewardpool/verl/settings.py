@@ -182,8 +182,6 @@ def pool_spec(
     Args:
         pool: `namespace/name`, a URL or `python://module:function`; or None.
         mapping: The other key's value, or None.
-        pool_path: Where the one is, for messages.
-        mapping_path: Where the other is.
 
     Raises:
         ConfigError: One of them is nothing that can be a spec, or they contradict each other.

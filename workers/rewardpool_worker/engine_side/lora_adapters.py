@@ -115,7 +115,6 @@ def check(adapter: Adapter, base: Mapping[str, Shape]) -> None:
     """See that engines score by all of an adapter and by nothing else; pure.
 
     Args:
-        adapter: what is in its folder.
         base: shapes of the base's weights, by their names.
 
     Raises:

@@ -44,7 +44,6 @@ def flags(adapters: Sequence[Adapter], base: Mapping[str, Shape], argv: Sequence
     """The flags by which SGLang serves these, of which copies are written; those live as long as this process.
 
     Args:
-        adapters: each with its files.
         base: shapes of the base's weights, by their names.
         argv: SGLang's flags so far.
 
@@ -120,7 +119,6 @@ def as_stacks(
 
     Args:
         tensors: of the adapter's file: A (rank, in) and B (out, rank) of layers.
-        config: its adapter_config.json.
         base: shapes of the base's weights, by their names.
     """
     import torch
@@ -148,8 +146,6 @@ def scale(config: Mapping[str, Any], layer: str, rank: int) -> float:
 
     Args:
         config: the adapter's adapter_config.json.
-        layer: its name in the base.
-        rank: of its matrices.
     """
     patterns = config.get("alpha_pattern") or {}
     own = next((alpha for key, alpha in patterns.items() if re.match(rf"(.*\.)?({key})$", layer)), None)

@@ -50,7 +50,6 @@ def own_code(config: Mapping[str, Any], *, is_known: Callable[[str], bool]) -> s
     """Which code of its own a checkpoint has to be loaded by, such as `AutoModel: modeling.RewardModel`.
 
     Args:
-        config: config.json.
         is_known: whether transformers has a class of this name.
 
     Returns:
@@ -345,7 +344,6 @@ def load(
 
     Args:
         path: a folder, or a repository of the hub.
-        revision: of the repository.
         dtype: auto (the checkpoint's), bfloat16, float16 or float32.
         trust_remote_code: whether the checkpoint's own code may be run.
         max_model_len: longest sample in tokens; None for what the model was trained for.

@@ -96,7 +96,6 @@ def plan_batches(lengths: Sequence[int], bounds: Bounds) -> list[list[int]]:
 
     Args:
         lengths: tokens of each sample.
-        bounds: of a batch.
 
     Returns:
         Positions of the samples, each once: the shortest together, for the least padding.

@@ -56,8 +56,6 @@ class ClusterSource:
 
         Args:
             pools: Returns the operator's lines, or raises OSError; see `offer.py`.
-            routers: Knows what the routers count.
-            server: Has the logs.
             namespaces: That the operator watches; none of them means all.
         """
         self.where = f"in {', '.join(namespaces)}" if namespaces else "in this cluster"

@@ -58,8 +58,6 @@ class Sampling:
     """Sampling parameters.
 
     Attributes:
-        served_name: Name of the policy at the server.
-        end_ids: Token ids that end a response.
         temperature: Sampling temperature. There are no other parameters, because the loss assumes that tokens were
             sampled from the policy's probabilities.
     """

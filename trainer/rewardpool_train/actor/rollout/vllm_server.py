@@ -45,11 +45,9 @@ def running_vllm(
     thread.
 
     Args:
-        policy: Folder with the model.
         python: Interpreter that has vLLM.
         arguments: Arguments of vLLM, after those that the trainer needs, so that they override these.
         log_file: Gets vLLM's output.
-        deadline_seconds: Deadline for it to answer.
 
     Raises:
         ConfigError: The interpreter was not found.

@@ -187,12 +187,7 @@ class ModelCache:
         return digest or digest_of(blob, file.size, "sha256", read)
 
     def finish(self, release: Release, digests: Mapping[str, str]) -> Record:
-        """Link the contents into the release's folder, and record that all of it is there.
-
-        Args:
-            release: what was downloaded.
-            digests: of its contents, by their names.
-        """
+        """Link the contents into the release's folder, and record that all of it is there."""
         for file in release.files:
             entry, blob = self.snapshot(release.commit) / file.path, self._blob(file.name)
             if entry.is_symlink() and entry.resolve() == blob.resolve():

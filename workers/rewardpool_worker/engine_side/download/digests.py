@@ -24,7 +24,6 @@ def digest_of(path: Path, size: int, kind: str, read: Callable[[int], object]) -
     """The digest of a file's first `size` bytes.
 
     Args:
-        path: the file.
         size: its bytes.
         kind: what stands before the colon.
         read: told how many bytes were read, again and again.

@@ -73,11 +73,9 @@ class ProgressMonitor:
         """Watch nothing yet.
 
         Args:
-            progress: what to look at.
             beat: given the state every time, to show others that we live.
             holder_report: what the one who downloads says, which may be somebody else.
             give_up: called with a sentence when nothing has moved for `stall_seconds`.
-            stall_seconds: how long that may be.
             say: writes a line to the log.
         """
         self._progress = progress

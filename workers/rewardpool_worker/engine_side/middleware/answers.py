@@ -17,7 +17,6 @@ def refused_for_another(request_id: bytes | None, revision: str) -> dict[str, An
     """Return the answer to a request that this worker is not to read.
 
     Args:
-        request_id: the header of the request.
         revision: of this worker; empty where it has none.
 
     Returns:

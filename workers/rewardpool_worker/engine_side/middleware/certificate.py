@@ -144,7 +144,6 @@ async def certify(
     """Measure whether an engine's numbers depend on how they are asked for.
 
     Args:
-        ask: Asks the engine.
         samples: What `fixed_samples` returned.
         dtype: As in the manifest; by it numbers may differ.
         seconds: For all of it. What is not answered by then is not compared.

@@ -143,11 +143,9 @@ def to_embeddings(answer: Answer, *, field: str, head: Head, model: str, count: 
     """Turn an engine's 200 into the contract's answer.
 
     Args:
-        answer: the engine's.
         field: where it keeps a sample's raw logits: `probs` in vLLM's /classify, `data` in its /pooling, `embedding` in
             SGLang's answer.
         head: how those become a score.
-        model: the name to answer with.
         count: how many samples were sent.
 
     Raises:

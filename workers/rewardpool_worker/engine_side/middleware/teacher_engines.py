@@ -85,7 +85,6 @@ def of_vllm(flat: Any, asked: Question) -> Values:
 
     Args:
         flat: A `vllm.logprobs.FlatLogprobs`: nothing for token 0, then for each token itself and ranks 1 to k.
-        asked: The question.
 
     Raises:
         BadAnswerError: They are not of this form.
