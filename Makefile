@@ -116,7 +116,7 @@ crds: setup-dev ## Generate the CRD's YAML from the models
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd $$file; done
 
 reference: setup-dev ## Make the reference pages, the table of popular models, the chart's README and the table of rooms from the code
-	@$(DEV)/bin/python -m rewardpool_operator.reference docs/reference-status.md
+	@$(DEV)/bin/python docs/reference_status.py docs/reference-status.md
 	@$(DEV)/bin/python docs/reward_models.py docs/models.md
 	@$(DEV)/bin/python docs/rooms.py docs/architecture.md
 	@$(DEV)/bin/python docs/reference.py
@@ -164,6 +164,7 @@ lint: setup-dev ## Check format, style, spelling, types, secrets, known vulnerab
 	@$(MKDOCS)
 	@$(DEV)/bin/python docs/rooms.py --check docs/architecture.md
 	@$(DEV)/bin/python docs/reference.py --check
+	@$(DEV)/bin/python docs/reference_status.py --check docs/reference-status.md
 	@$(DEV)/bin/python docs/reward_models.py --check docs/models.md
 	@$(DEV)/bin/python docs/chart_values.py --check charts/rewardpool/README.md
 	@$(DEV)/bin/python docs/chart_values.py --check charts/rewardpool/values.schema.json

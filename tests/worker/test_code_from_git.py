@@ -116,7 +116,7 @@ def test_code_that_is_not_there_is_named_and_no_matter_of_the_network(
         "there is no repository": (f"{url}-of-mine", commit, "."),
         "has no folder 'src'": (url, commit, "src"),
         "has no folder 'rewards.py'": (url, commit, "rewards.py"),
-        "is no commit": (url, repository.git("rev-parse", "v1"), "."),
+        "is not a commit": (url, repository.git("rev-parse", "v1"), "."),
     }
     for words, (where, what, path) in cases.items():
         said = fetched(where, what, tmp_path / "code", f"--path={path}")

@@ -167,7 +167,7 @@ def fetch(url: str, commit: str, *, path: str, into: Path, seconds: float, mib: 
         run("init", "--quiet", "--template=")
         run("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", url, commit)
         if run("cat-file", "-t", commit).strip() != "commit":
-            raise NoCodeError(f"{where} is no commit: give the commit that it leads to")
+            raise NoCodeError(f"{where} is not a commit: give the commit that it leads to")
         inner = str(PurePosixPath(path))
         folder = f"{commit}:{'' if inner == '.' else inner}"
         code, kind, _ = git.run("cat-file", "-t", folder)

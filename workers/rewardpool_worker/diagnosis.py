@@ -8,34 +8,8 @@ really print.
 import re
 import signal
 from dataclasses import dataclass
-from typing import Literal, cast
 
 from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
-
-Reason = Literal[
-    "PortInUse",
-    "FunctionNotFound",
-    "FunctionNotFetched",
-    "FunctionNotLoadable",
-    "FunctionRaises",
-    "SandboxUnavailable",
-    "NoAccelerator",
-    "ModelNotFound",
-    "ModelRefused",
-    "OutOfMemory",
-    "BadArguments",
-    "TlsUnusable",
-    "EngineExited",
-    "ModelUnauthorized",
-    "SourceUnreachable",
-    "DownloadThrottled",
-    "DownloadStalled",
-    "ChecksumMismatch",
-    "CacheChanged",
-    "DiskFull",
-    "CacheUnusable",
-    "DownloaderMissing",
-]
 
 LOG_TAIL_BYTES = 64 * 1024
 """How much of a log's end to give to `diagnose`: the cause may stand above 20 KB of usage text or tracebacks."""
@@ -48,7 +22,7 @@ KEPT_CHARACTERS = 300
 class Diagnosis:
     """Why a process ended."""
 
-    reason: Reason
+    reason: ConditionReason
     """One CamelCase word, for conditions and events."""
     message: str
     """One line: what happened, what to do, and the line of the log that says so."""
@@ -58,116 +32,116 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class _Symptom:
-    reason: Reason
+    reason: ConditionReason
     words: re.Pattern[str]
     advice: str
 
 
-def _symptom(reason: Reason, words: str, advice: str) -> _Symptom:
+def _symptom(reason: ConditionReason, words: str, advice: str) -> _Symptom:
     return _Symptom(reason, re.compile(words), advice)
 
 
 # The first that is found in the log counts, so what is also a symptom of something else comes first.
 _SYMPTOMS = (
     _symptom(
-        "PortInUse",
+        ConditionReason.PORT_IN_USE,
         r"Address already in use|address already in use|Port is already in use",
         "the port is taken by another process; stop it or let another port be chosen",
     ),
     _symptom(
-        "TlsUnusable",
+        ConditionReason.TLS_UNUSABLE,
         r"Failed to create TLS config|Failed to read server (key|certificate)",
         "the router cannot use the Secret of spec.router.tls; tls.key must belong to tls.crt",
     ),
     _symptom(
-        "FunctionNotFound",
+        ConditionReason.FUNCTION_NOT_FOUND,
         r"cannot load the function .*: the module \S+ has no function ",
         "spec.model.source names a function that its module does not have; check the name behind the colon",
     ),
     _symptom(
-        "FunctionNotFound",
+        ConditionReason.FUNCTION_NOT_FOUND,
         r"cannot load the function (?P<top>\w+)(?P<rest>[\w.]*):\S+ .*No module named '(?P=top)((?P=rest))?'",
         "spec.model.source names a module that is not where the worker looks: beside the manifest on one machine, in a"
         " cluster's image, or in a folder that PYTHONPATH in spec.engine.env names",
     ),
     _symptom(
-        "FunctionNotLoadable",
+        ConditionReason.FUNCTION_NOT_LOADABLE,
         r"cannot load the function .*: it cannot be called with ",
         "spec.model.source names a function with other parameters; it gets data_source, solution_str, ground_truth and"
         " extra_info by name, so take these or **kwargs",
     ),
     _symptom(
-        "FunctionNotLoadable",
+        ConditionReason.FUNCTION_NOT_LOADABLE,
         r"cannot load the function \S+: it is an? ",
         "spec.model.source names what cannot be called; name a function, or an object that can",
     ),
     _symptom(
-        "FunctionNotLoadable",
+        ConditionReason.FUNCTION_NOT_LOADABLE,
         r"cannot load the function \S+: (.*:\d+: )?"
         r"(SyntaxError|IndentationError|TabError|ImportError|ModuleNotFoundError|NameError|AttributeError|TypeError): ",
         "the module of spec.model.source cannot be imported as it is; correct the line that is named, or install what"
         " it imports",
     ),
     _symptom(
-        "FunctionRaises",
+        ConditionReason.FUNCTION_RAISES,
         r"cannot load the function ",
         "the module of spec.model.source failed while it was imported, which is tried again",
     ),
     _symptom(
-        "SandboxUnavailable",
+        ConditionReason.SANDBOX_UNAVAILABLE,
         r"not started: SandboxMissingError: ",
         "spec.sandbox.onMissing is Refuse, and the machine lacks boundaries of a function; take nodes whose kernel has"
         " them, or set spec.sandbox.onMissing to Weaken, which serves without them",
     ),
     _symptom(
-        "BadArguments",
+        ConditionReason.BAD_ARGUMENTS,
         r"not started: InvalidSampleError: ",
         "the file that --probe-sample names in spec.engine.args has no sample; write one JSON object with data_source,"
         " solution_str, ground_truth and extra_info there",
     ),
     _symptom(
-        "NoAccelerator",
+        ConditionReason.NO_ACCELERATOR,
         r"No accelerator \(|Failed to infer device type|No platform detected",
         "the engine finds no GPU; on a machine without one, SGLang needs `args: [--device, cpu, --mem-fraction-static,"
         ' "0.3", --max-total-tokens, "8192"]`, `env: [{name: SGLANG_USE_CPU_ENGINE, value: "1"}]` and `dtype: float32`'
         " in spec.engine, and vLLM its build for CPUs",
     ),
     _symptom(
-        "ModelRefused",
+        ConditionReason.MODEL_REFUSED,
         r"^(ERROR )?model refused: ",
         "spec.model.source names a checkpoint that cannot be served as it is",
     ),
     _symptom(
-        "ModelRefused",
+        ConditionReason.MODEL_REFUSED,
         r"Please pass the argument `trust_remote_code=True`|contains custom code which must be executed",
         "the checkpoint needs the code that comes with it: read it, pin spec.model.revision, and set "
         "spec.model.trustRemoteCode to true",
     ),
     _symptom(
-        "ModelNotFound",
+        ConditionReason.MODEL_NOT_FOUND,
         r"GatedRepoError|gated repo|401 Client Error",
         "the hub refuses the model; give a token by spec.model.tokenSecretRef",
     ),
     _symptom(
-        "ModelNotFound",
+        ConditionReason.MODEL_NOT_FOUND,
         r"RevisionNotFoundError",
         "the model has no such revision; check spec.model.revision",
     ),
     _symptom(
-        "ModelRefused",
+        ConditionReason.MODEL_REFUSED,
         r"ModelRefusedError: |Model architectures .* are not supported|has no SGLang implementation and"
         r"|Cannot find model module|Attempted to load weight \(|There is no module or parameter named "
         r"|weights were not initialized from checkpoint",
         "the engine cannot serve this model so that its scores are right; docs/engines.md has what each engine takes",
     ),
     _symptom(
-        "ModelNotFound",
+        ConditionReason.MODEL_NOT_FOUND,
         r"HFValidationError: |Invalid repository ID or local directory specified|LocalEntryNotFoundError: "
         r"|We couldn't connect to|RepositoryNotFoundError|is not a local folder and is not a valid model identifier",
         "there is no model where spec.model.source points; check the path, or the network for a hub's model",
     ),
     _symptom(
-        "OutOfMemory",
+        ConditionReason.OUT_OF_MEMORY,
         r"OutOfMemoryError|out of memory|No available memory for the cache blocks|MemoryError|std::bad_alloc"
         r"|is less than desired [CG]PU memory utilization|is less than requested memory for kv"
         r"|larger than the available KV cache memory|Cannot allocate memory|Not enough memory\. Please try"
@@ -176,7 +150,7 @@ _SYMPTOMS = (
         "spec.engine.args (VLLM_CPU_KVCACHE_SPACE, in GiB, on a CPU; SGLang's --mem-fraction-static)",
     ),
     _symptom(
-        "BadArguments",
+        ConditionReason.BAD_ARGUMENTS,
         r"batch invariance not supported|batch_invariant mode is not supported"
         r"|attention backends are supported for deterministic inference|combined with --enable-deterministic-inference"
         r"|Deterministic inference with ",
@@ -184,13 +158,13 @@ _SYMPTOMS = (
         "false, or choose another one by --attention-backend in spec.engine.args",
     ),
     _symptom(
-        "BadArguments",
+        ConditionReason.BAD_ARGUMENTS,
         r"CPU Generator does not use offset",
         "vLLM on a CPU ends when it computes the prompt of a request with a seed in parts, and a judge's requests have "
         "one; add --no-enable-chunked-prefill to spec.engine.args",
     ),
     _symptom(
-        "BadArguments",
+        ConditionReason.BAD_ARGUMENTS,
         r"error: unrecognized arguments|error: argument |error: unexpected argument|Value error, |No such option"
         r"|Invalid value for |REWARDPOOL_[A-Z_]+ |is greater than the derived context_length",
         "the engine refuses how it was started; check spec.engine",
@@ -209,22 +183,26 @@ def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Di
     lines = [cleaned for line in log.splitlines() if (cleaned := _clean(line))]
     kept = tuple(lines[-KEPT_LINES:])
     if oom_killed:
-        return Diagnosis("OutOfMemory", "killed for using more memory than its limit; raise the memory limit", kept)
+        return Diagnosis(
+            ConditionReason.OUT_OF_MEMORY, "killed for using more memory than its limit; raise the memory limit", kept
+        )
     ended, by_hand = _ending(exit_code)
     if by_hand and _KILLS_ITSELF.search(log):
         ended = "one of its processes failed, and it ended them all"
     elif by_hand:
         # What it printed while it was alive is not what ended it.
-        return Diagnosis("EngineExited", ended, kept)
+        return Diagnosis(ConditionReason.ENGINE_EXITED, ended, kept)
     download = _DOWNLOAD.fullmatch(lines[-1]) if lines else None
     if download is not None:
-        return Diagnosis(cast(Reason, download["reason"]), download["message"], kept[:-1])
+        return Diagnosis(
+            next(one for one in _FETCH_REASONS if one == download["reason"]), download["message"], kept[:-1]
+        )
     for symptom in _SYMPTOMS:
         # The last line that matches is the outermost error, with the least of the engine's inside around it.
         telling = next((line for line in reversed(lines) if symptom.words.search(line)), None)
         if telling is not None:
             return Diagnosis(symptom.reason, f"{symptom.advice} ({ended}: {telling.strip()})", kept)
-    return Diagnosis("EngineExited", ended if not kept else f"{ended}: {_last_error(lines)}", kept)
+    return Diagnosis(ConditionReason.ENGINE_EXITED, ended if not kept else f"{ended}: {_last_error(lines)}", kept)
 
 
 _FETCH_REASONS = DOWNLOAD_REASONS | {ConditionReason.FUNCTION_NOT_FOUND, ConditionReason.FUNCTION_NOT_FETCHED}

@@ -1,7 +1,4 @@
-"""`python -m rewardpool_operator.reference [--check] FILE`: write the page of conditions, events and metrics.
-
-The page is made from what the program itself says, so it cannot differ from it: a test runs `--check`.
-"""
+"""The page of conditions, events and metrics, made from the program: `python docs/reference_status.py FILE`."""
 
 import inspect
 import sys
