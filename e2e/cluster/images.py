@@ -123,6 +123,13 @@ def build(
     return archive
 
 
+def push(tag: str, name: str) -> None:
+    """Push an image that was built to a registry without TLS; `name` begins with its address."""
+    output_of(
+        *_buildah("push"), "--quiet", "--tls-verify=false", tag, f"docker://{name}", deadline_seconds=_BUILD_SECONDS
+    )
+
+
 def build_once(
     container_file: Path, *, context: Path, tag: str, archive: Path, arguments: Mapping[str, str], say: Say
 ) -> Path:

@@ -53,7 +53,9 @@ conf_dir = {json.dumps(str(cni_settings))}
 
 def plain_http(registry: str) -> str:
     """The hosts.toml of a registry that has no TLS."""
-    return f"server = {json.dumps(f'http://{registry}')}\n"
+    url = json.dumps(f"http://{registry}")
+    # containerd 1.6 takes no file without a host.
+    return f'server = {url}\n[host.{url}]\ncapabilities = ["pull", "resolve"]\n'
 
 
 def runsc() -> str:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster import binaries
-from cluster.processes import Daemon, free_port, kill, output_of, wait_until
+from cluster.processes import Daemon, free_port, kill, wait_until
 from cluster.progress import Say
 
 START_SECONDS = 30.0
-PUSH_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -21,13 +20,6 @@ class Registry:
     address: str
     """Host and port, the beginning of the names of what is in it."""
     crane: Path
-
-    def push_image(self, archive: Path, name: str) -> str:
-        """Push the image of a docker-archive as `name`, such as `rewardpool:0.2.0`; returns its name by digest."""
-        said = output_of(
-            self.crane, "push", "--insecure", archive, f"{self.address}/{name}", deadline_seconds=PUSH_SECONDS
-        )
-        return said.strip()
 
     def answers(self) -> bool:
         """Whether it answers by now."""

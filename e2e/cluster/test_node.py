@@ -159,9 +159,10 @@ def test_a_pod_reaches_a_pod_of_another_node(cluster: NodeCluster) -> None:
     assert python_in_client(cluster, code).strip() == "server"
 
 
-def test_every_node_pulls_images_of_the_registry(cluster: NodeCluster, archive: Path) -> None:
+def test_every_node_pulls_images_of_the_registry(cluster: NodeCluster) -> None:
     with cluster.registry() as registry:
-        image = registry.push_image(archive, "test/server:1")
+        image = f"{registry.address}/test/server:1"
+        images.push(IMAGE, image)
         for node in ("node-1", "node-2"):
             overrides = json.dumps({"spec": {"nodeName": node}})
             run = ["run", f"puller-of-{node}", f"--image={image}", f"--overrides={overrides}", "--attach", "--rm"]

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from cluster import binaries
+from cluster import binaries, images
 from cluster.choose import open_cluster
 from cluster.folders import STATE
 from cluster.processes import ClusterError
@@ -67,7 +67,7 @@ def rows(
 
 
 def _fill(registry: Registry, installation: Installation, packages: Packages, context: Path) -> dict[str, Any]:
-    """Push charts and images of both versions; returns the names that they have, and the archives' sizes."""
+    """Push charts and images of both versions; returns how long it took, and the archives' sizes."""
     (context / "later").mkdir(parents=True)
     [wheel] = packages.folder.glob(f"*-{packages.later}-*.whl")
     shutil.copy(wheel, context / "later")
@@ -75,14 +75,14 @@ def _fill(registry: Registry, installation: Installation, packages: Packages, co
     file = "e2e/rehearsal/Containerfile"
     archives[packages.later] = installation.build_image(LATER_IMAGE, container_file=file, context=context, base=IMAGE)
     began = time.monotonic()
-    images = {version: registry.push_image(one, f"{REPOSITORY}:{version}") for version, one in archives.items()}
+    for version, image in ((packages.now, IMAGE), (packages.later, LATER_IMAGE)):
+        images.push(image, f"{registry.address}/{REPOSITORY}:{version}")
     for tree in (packages.tree, packages.later_tree):
         installation.helm("package", tree / "charts" / "rewardpool", "--destination", context)
     for archive in sorted(context.glob("*.tgz")):
         installation.helm("push", archive, f"oci://{registry.address}/{CHARTS}", "--plain-http")
     return {
         "image_megabytes": {version: round(one.stat().st_size / 1e6, 1) for version, one in archives.items()},
-        "pushed": images,
         "push_seconds": round(time.monotonic() - began, 1),
     }
 
@@ -153,16 +153,16 @@ class Upgrade:
     def _scale_and_restart(self, version: str, *, by: str) -> None:
         """A worker more, which is like those that there are; then new ones, asked for by the command line of `by`."""
         stage = self._stage
-        before = images(stage, "worker")
+        before = images_of(stage, "worker")
         with self._during("a worker more", version):
             stage.change({"replicas": stage.pool()["spec"]["replicas"] + 1})
             stage.settle()
-        if images(stage, "worker") != before:
-            raise StoryError(f"workers run {images(stage, 'worker')}, and nobody asked for others than {before}")
+        if images_of(stage, "worker") != before:
+            raise StoryError(f"workers run {images_of(stage, 'worker')}, and nobody asked for others than {before}")
         with self._during(f"restart, by a command line of {by}", version, asked=True):
             self._rewardpool(by, "restart", f"{NAMESPACE}/{POOL}")
             stage.until(
-                lambda: images(stage, "worker") == {self._image(version)} and stage.is_settled(),
+                lambda: images_of(stage, "worker") == {self._image(version)} and stage.is_settled(),
                 what=f"all workers run {self._image(version)}",
                 deadline_seconds=UPGRADE_SECONDS,
             )
@@ -171,7 +171,7 @@ class Upgrade:
         stage, image = self._stage, self._image(version)
         stage.installation.wait()
         stage.until(
-            lambda: images(stage, "router") == {image} and stage.is_settled(),
+            lambda: images_of(stage, "router") == {image} and stage.is_settled(),
             what=f"all routers run {image}",
             deadline_seconds=UPGRADE_SECONDS,
         )
@@ -243,6 +243,6 @@ def job_name(version: str) -> str:
     return f"traffic-{version.replace('.', '-')}"
 
 
-def images(stage: Stage, component: str) -> set[str]:
+def images_of(stage: Stage, component: str) -> set[str]:
     """The images that they run."""
     return {pod["spec"]["containers"][0]["image"] for pod in stage.pods(component)}
