@@ -24,6 +24,7 @@ async def teacher_gateway(
     afterwards: Any = teaches,
     student: Any = None,
     tokenizer: str | None = None,
+    teacher: bool = False,
     revisions: Sequence[dict[str, Any]] = (),
     **settings: Any,
 ) -> AsyncIterator[tuple[TestClient[Any, Any], FakeWorker]]:
@@ -32,7 +33,12 @@ async def teacher_gateway(
         write_local_pool(state_dir, url=worker.url, model_type=model_type, revisions=revisions)
         spec = {"pool": POOL, "timeout": 10}
         opening = open_pool(
-            spec, Announcement(rank=0, ranks=1), tokenizer=tokenizer, policy_tokenizer=student, path="gateway"
+            spec,
+            Announcement(rank=0, ranks=1),
+            tokenizer=tokenizer,
+            policy_tokenizer=student,
+            teacher=teacher,
+            path="gateway",
         )
         app = gateway_app(opening, GatewaySettings(text=PolicyText(), **settings))
         async with TestClient(TestServer(app)) as client:

@@ -13,13 +13,15 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestClient
-from support.fake_worker import breaks_off, refuses, says
+from support.fake_worker import FakeWorker, breaks_off, refuses, says
 from support.local_pool import on_this_machine
 from support.teacher_gateway import teacher_gateway
-from support.tiny_teacher import computed, spoilt
+from support.tiny_teacher import computed, spoilt, teaches
 
 from rewardpool.errors import ConfigError
 from rewardpool.gateway.logprobs import parse_completions
+from rewardpool.gateway.opened import OpenTeacher, open_pool
+from rewardpool.rewards import Announcement
 from rewardpool_api.contract import CallerError
 from rewardpool_api.teacher_wire import BadRequestError, question
 
@@ -70,6 +72,20 @@ def assert_positions(found: Any, token_ids: list[int], k: int) -> None:
         ranked = sorted(((entry["rank"], int(token)) for token, entry in one.items()) if k else [])[:k]
         assert ranked == [*enumerate(values.top_ids[row * k : (row + 1) * k].tolist(), start=1)]
         assert {entry["rank"] for entry in one.values()} <= ({*range(1, k + 2)} if k else {None})
+
+
+async def test_a_teacher_of_which_only_the_url_is_known_answers(tmp_path: Path) -> None:
+    async with FakeWorker(afterwards=teaches) as worker:
+        spec = {"pool": "rl/teacher", "url": worker.url, "timeout": 10}
+        async with open_pool(spec, Announcement(rank=0, ranks=1), tokenizer=None, teacher=True, path="gateway") as pool:
+            assert isinstance(pool, OpenTeacher)
+            assert (await pool.logprobs(question(IDS), label="one")).token_ids.tolist() == IDS[1:]
+
+
+async def test_a_pool_of_another_type_is_not_taken_for_a_teacher(gateway: Opening) -> None:
+    with pytest.raises(ConfigError, match="--teacher: is for a Teacher, and rl/skywork is Discriminative"):
+        async with gateway(model_type="Discriminative", teacher=True):
+            pass
 
 
 @pytest.mark.parametrize("k", [0, 1, 8])

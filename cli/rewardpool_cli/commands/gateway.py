@@ -35,6 +35,9 @@ def gateway(
     with_parts: Annotated[
         bool, typer.Option(help="slime gets every part beside the total (--reward-key total).")
     ] = False,
+    teacher: Annotated[
+        bool, typer.Option("--teacher", help="The pool is a Teacher: needed where only its URL is known.")
+    ] = False,
     timeout: Annotated[float, typer.Option(min=1, help="For one sample.")] = DEADLINE_SECONDS,
     wait_seconds: Annotated[float, typer.Option(min=0, help="How long to wait for a pool that is not ready.")] = 0,
 ) -> None:
@@ -51,7 +54,12 @@ def gateway(
     spec: dict[str, Any] = {"pool": pool, "timeout": timeout, "wait_seconds": wait_seconds}
     # It stands for the job, whichever process of that asks.
     opening = open_pool(
-        spec, Announcement(rank=0, ranks=1), tokenizer=tokenizer, policy_tokenizer=policy_tokenizer, path="gateway"
+        spec,
+        Announcement(rank=0, ranks=1),
+        tokenizer=tokenizer,
+        policy_tokenizer=policy_tokenizer,
+        teacher=teacher,
+        path="gateway",
     )
     app = gateway_app(opening, GatewaySettings(text=text, key=key, with_parts=with_parts, timeout=timeout))
 

@@ -43,6 +43,7 @@ async def open_pool(
     *,
     tokenizer: str | None,
     policy_tokenizer: str | None = None,
+    teacher: bool = False,
     path: str,
 ) -> AsyncIterator[OpenReward | OpenTeacher]:
     """Open a pool as what its type is; the demand ends with the `async with` block.
@@ -52,15 +53,19 @@ async def open_pool(
         announcement: What is known of the job beforehand.
         tokenizer: The reward model's, of a pool that scores; None for that of its model.
         policy_tokenizer: The student's, whose vocabulary is compared with a teacher's; None for no comparison.
+        teacher: Whether it is a teacher, where only its URL is known.
         path: In front of the fields' names in messages.
 
     Raises:
-        ConfigError: Fields are wrong, the reward cannot be made, `tokenizer` is given for a teacher, or student and
-            teacher have other vocabularies.
+        ConfigError: Fields are wrong, the reward cannot be made, `tokenizer` is given for a teacher, `teacher` for a
+            pool of another type, or student and teacher have other vocabularies.
         PoolError: The pool cannot be used.
     """
     async with Pool.shared(RewardConfig.parse(spec, path=path)) as pool:
-        if pool.endpoint.model_type == "Teacher":
+        found = pool.endpoint.model_type
+        if teacher and found not in (None, "Teacher"):
+            raise ConfigError("--teacher", f"is for a Teacher, and {pool.endpoint.pool} is {found}; leave it out")
+        if teacher or found == "Teacher":
             if tokenizer is not None:
                 raise only_of_rewards("--tokenizer", pool.endpoint)
             vocabulary = None
