@@ -19,6 +19,7 @@ from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import WorkerProcess
 from rewardpool_cli.errors import CommandError, exit_unless
 from rewardpool_cli.screens import PHASE_STYLES, PLAIN_WIDTH, err, out, wanted_replicas
+from rewardpool_cli.tables import gateway_line
 from rewardpool_local.commands import STOP_SECONDS, Up, failed_before, has_failed, is_settled
 from rewardpool_local.folder import PoolFolder, asked_for
 from rewardpool_local.page_folder import PageFolder
@@ -179,6 +180,8 @@ def print_use(pool: RewardPool) -> None:
     """Print how to use the pool."""
     err.print(f'  score a text       rewardpool score "some text" --pool {pool.key}')
     err.print(f"  in a training job  pool: {pool.key}")
+    if pool.status.gateway is not None:
+        err.print(f"  by URL             {gateway_line(pool.status.gateway)}", markup=False, soft_wrap=True)
     err.print(f"  look, stop         rewardpool status {pool.key} · rewardpool down {pool.key}")
     # Without the token, since what `up` prints may go to a log.
     address = PageFolder(os.environ).address()

@@ -12,7 +12,7 @@ from rewardpool_api import Condition, RewardPool, names
 from rewardpool_api.costs import CostStatus
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.reasons import NOTHING_WANTED
-from rewardpool_api.status import DemandStatus, ScalingDecision
+from rewardpool_api.status import DemandStatus, GatewayStatus, ScalingDecision
 from rewardpool_cli.screens import PHASE_STYLES, wanted_replicas
 
 DEMAND_STYLES = {"Live": "green", "Lapsed": "yellow", "Ignored": "red"}
@@ -76,7 +76,16 @@ def _headline(pool: RewardPool, where: str) -> RenderableType:
     )
     parked = f", {status.parked_replicas} parked" if status.parked_replicas else ""
     counts = f"{status.ready_replicas}/{wanted_replicas(pool)} ready{parked}{load}"
-    return Group(first, Text(counts), Text(f"url {status.url or '(none: it does not run)'}"))
+    urls = [Text(f"url {status.url or '(none: it does not run)'}")]
+    if status.gateway is not None:
+        urls.append(Text(f"gateway {gateway_line(status.gateway)}"))
+    return Group(first, Text(counts), *urls)
+
+
+def gateway_line(gateway: GatewayStatus) -> str:
+    """Return where the gateway is, and its key."""
+    where = gateway.key_file or f"the Secret {gateway.secret_name}"
+    return f"{gateway.url}, its key in {where}"
 
 
 def first_score_line(first: FirstScoreStatus) -> str:

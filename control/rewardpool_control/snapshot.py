@@ -158,6 +158,20 @@ class Router:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """The gateway of a pool that has one."""
+
+    url: str
+    wanted: int = 1
+    """Replicas that are to answer."""
+    ready: int = 0
+    """Replicas that answer."""
+    key_file: str | None = None
+    """File of its key, on one machine; None in a cluster, where a Secret has it."""
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkerSet:
     """All workers of one revision, as one wanted number (a Deployment on Kubernetes)."""
 
@@ -185,6 +199,8 @@ class Snapshot:
     worker_sets: tuple[WorkerSet, ...] = ()
     workers: tuple[Worker, ...] = ()
     routers: tuple[Router, ...] = ()
+    gateway: Gateway | None = None
+    """None without `spec.gateway`."""
     holders: tuple[str, ...] | None = None
     """Holders that keep the pool awake, by name; None where engines cannot be put to sleep, as in a cluster."""
     announcements: tuple[Announcement, ...] = ()

@@ -33,10 +33,13 @@ _STEPS: Final[Paths] = {
     "scaling": {"starts": None},
     "model": dict.fromkeys(("download", "maxModelLen", "revisions", "certificate")),
     "rollout": {"silentSince": None},
+    "gateway": {"readyReplicas": None},
 }
 _STEPS_TO_STABLE: Final[Paths] = {**_STEPS, "rollout": dict.fromkeys(("silentSince", "stableRevision"))}
-_CONDITIONS_OF_STEPS = frozenset({"WorkersReady", "RouterReady"})
-"""Each alone; that both and Serving hold is the state that a start leads to."""
+_CONDITIONS_OF_STEPS = frozenset({"WorkersReady", "RouterReady", "GatewayReady"})
+"""Each alone."""
+_WHOLE = frozenset({"Serving", "WorkersReady", "RouterReady"})
+"""All of these together are the state that a start leads to."""
 _REASONS_OF_A_START = frozenset((ConditionReason.STARTING, ConditionReason.NO_SCORE, ConditionReason.ROUTER_NOT_READY))
 _PROGRESS_OF_STEPS = frozenset((ConditionReason.SCALING, ConditionReason.STABLE))
 """Reasons of Progressing that a start goes through."""
@@ -71,7 +74,7 @@ def _without_steps(status: Object) -> Object:
     return {
         **_without(status, _STEPS_TO_STABLE if is_over else _STEPS),
         "conditions": [_news_of(entry) for entry in conditions if not _is_step(entry)],
-        "is whole": holding >= {"Serving", *_CONDITIONS_OF_STEPS},
+        "is whole": holding >= _WHOLE,
     }
 
 

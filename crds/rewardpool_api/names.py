@@ -25,6 +25,7 @@ LABEL_COMPONENT: Final = f"{GROUP}/component"
 LABEL_REVISION: Final = f"{GROUP}/revision"
 COMPONENT_WORKER: Final = "worker"
 COMPONENT_ROUTER: Final = "router"
+COMPONENT_GATEWAY: Final = "gateway"
 COMPONENT_POOL: Final = "pool"
 """Component of the objects that belong to the pool as a whole, such as its keys."""
 COMPONENT_FILES: Final = "files"
@@ -39,7 +40,7 @@ ANNOTATION_DRAINING_SINCE: Final = f"{GROUP}/draining-since"
 """RFC 3339 time at which a worker was told to leave. Its presence is the draining state: it outlives the operator."""
 
 ANNOTATION_KEYS: Final = f"{GROUP}/keys"
-"""On a router pod: hash of both keys, which a router reads once, so that other keys are other pods."""
+"""On a router or gateway pod: hash of the keys that it reads once, so that other keys are other pods."""
 ANNOTATION_FLAVOR: Final = f"{GROUP}/flavor"
 """On a router pod: which program it runs, so that one is spoken to rightly while its successor starts."""
 ANNOTATION_TLS: Final = f"{GROUP}/tls"
@@ -81,6 +82,7 @@ ANNOTATION_ROTATE_KEY: Final = f"{GROUP}/rotate-key"
 WORKER_PORT: Final = 8000
 ROUTER_PORT: Final = 8080
 ROUTER_METRICS_PORT: Final = 9090
+GATEWAY_PORT: Final = 5000
 
 # Files and environment variables a worker or a router is started with.
 FILES_DIR: Final = "/etc/rewardpool/files"
@@ -89,8 +91,9 @@ PINS_DIR: Final = "/etc/rewardpool/pins"
 """Where the ConfigMap with the pins is mounted for a download."""
 KEY_DIR: Final = "/etc/rewardpool/key"
 ADMIN_KEY_DIR: Final = "/etc/rewardpool/admin"
+GATEWAY_KEY_DIR: Final = "/etc/rewardpool/gateway"
 SECRET_KEY: Final = "key"  # noqa: S105 - the name of a Secret's entry, not a secret
-"""Entry of both key Secrets, and file name inside KEY_DIR and ADMIN_KEY_DIR."""
+"""Entry of every key Secret, and file name inside KEY_DIR, ADMIN_KEY_DIR and GATEWAY_KEY_DIR."""
 NEXT_KEY: Final = "next-key"
 """Entry beside SECRET_KEY while a rotation is prepared: workers take it already, routers not yet."""
 PREVIOUS_KEY: Final = "previous-key"
@@ -217,6 +220,16 @@ def router_name(pool: str) -> str:
 def router_host(pool: str, namespace: str) -> str:
     """Host of the pool's URL in a cluster; a router's certificate is for this name."""
     return f"{router_name(pool)}.{namespace}.svc"
+
+
+def gateway_name(pool: str) -> str:
+    """Name of the gateway's Deployment and Service, and of the Secret with the key that its callers present."""
+    return f"{pool}-gateway"
+
+
+def gateway_url(pool: str, namespace: str) -> str:
+    """URL of the gateway in a cluster."""
+    return f"http://{gateway_name(pool)}.{namespace}.svc:{GATEWAY_PORT}"
 
 
 def worker_name(pool: str, revision: str) -> str:

@@ -166,11 +166,18 @@ class RouterSpec(ApiModel):
     """Serve HTTPS instead of HTTP, with this certificate. In a cluster only."""
 
 
+class GatewaySpec(ApiModel):
+    """The gateway in front of a teacher's routers, for trainers that ask a URL in words of their own."""
+
+    replicas: Annotated[int, Field(ge=1, le=16)] = 1
+    """Number of gateway replicas. One machine always runs one."""
+
+
 class NetworkSpec(ApiModel):
     """Who may connect to the pool's pods, where the cluster's network plugin enforces policies."""
 
     policy: Literal["Generated", "OpenRouters", "Disabled"] = "Generated"
-    """Generated: NetworkPolicies by which workers take connections from the pool's routers and the operator alone, and routers from the pool's own namespace, the operator's and `namespaces`. OpenRouters: the same for workers, and routers take them from whoever reaches them, so that the key alone decides. Disabled: none, or those that somebody else makes."""
+    """Generated: NetworkPolicies by which workers take connections from the pool's routers and the operator alone, and routers and gateway from the pool's own namespace, the operator's and `namespaces`. OpenRouters: the same for workers, and routers and gateway take them from whoever reaches them, so that the key alone decides. Disabled: none, or those that somebody else makes."""
     namespaces: Annotated[list[NamespaceName], Field(max_length=64)] = []
     """Namespaces whose pods may score, beside the pool's own and the operator's."""
 
@@ -240,6 +247,8 @@ class RewardPoolSpec(ApiModel):
     """What the calls of a function may use and reach, and what a replica does where that cannot be had. Without it each replica does what its machine can, and the condition Sandboxed says what is missing."""
     router: RouterSpec = RouterSpec()
     """Router that spreads requests over the replicas."""
+    gateway: GatewaySpec | None = None
+    """Run a gateway beside the routers of a pool of type Teacher; `{}` will do. status.gateway has its URL and where its key is. Taken away again, the gateway ends, and its Service and Secret stay until the pool goes."""
     network: NetworkSpec = NetworkSpec()
     """Which pods may connect to the pool's pods."""
     replicas: Annotated[int, Field(ge=0, le=10_000)] | None = None
@@ -326,6 +335,16 @@ class RewardPoolSpec(ApiModel):
             cel="!self.engine.sleep.enabled || !has(self.model.type) || self.model.type != 'Teacher'",
             message="spec.engine.sleep.enabled must be false when spec.model.type is Teacher: a wake could not be proved",
             holds=lambda spec: not spec.engine.sleep.enabled or spec.model.type != "Teacher",
+        ),
+        Rule(
+            cel="!has(self.gateway) || (has(self.model.type) && self.model.type == 'Teacher')",
+            message="spec.gateway must not be set unless spec.model.type is Teacher: for other pools run `rewardpool gateway`, which takes the tokenizers that they need",
+            holds=lambda spec: spec.gateway is None or spec.model.type == "Teacher",
+        ),
+        Rule(
+            cel="!has(self.gateway) || !has(self.router) || !has(self.router.tls)",
+            message="spec.router.tls must not be set beside spec.gateway, which has no HTTPS: leave one of them out",
+            holds=lambda spec: spec.gateway is None or spec.router.tls is None,
         ),
         Rule(
             cel=f"!has(self.model.head) || !has(self.model.head.stepToken) || !has(self.engine.name) || !(self.engine.name in {[*_WITHOUT_STEPS]})",

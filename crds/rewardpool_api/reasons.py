@@ -38,7 +38,7 @@ class ConditionReason(_Reason):
     STARTING = "Starting", "Workers or routers are on their way, and nothing is known to be wrong."
     NO_SCORE = "NoScore", "A worker that starts listens and gives no score yet; the message has its reason."
 
-    # WorkersReady and RouterReady
+    # WorkersReady, RouterReady and GatewayReady
     ALL_READY = "AllReady", "As many as are wanted serve."
     UPDATING_WORKER_LIST = "UpdatingWorkerList", "A router's list differs from the workers and is being repaired."
 

@@ -1,6 +1,6 @@
 """What is: the status of a pool, the one place from which trainers and people learn its URL, model and health.
 
-Conditions (each but Sandboxed is always present once the operator has seen the pool; `reason` is one word for machines, see `reasons.py`;
+Conditions (each but GatewayReady and Sandboxed is always present once the operator has seen the pool; `reason` is one word for machines, see `reasons.py`;
 `message` is for people):
 
 | type | True means | False means | what it blocks |
@@ -9,6 +9,7 @@ Conditions (each but Sandboxed is always present once the operator has seen the 
 | Serving | a score can be had now: at least one replica serves behind a router that answers | no worker, or no router, answers, or none is wanted | trainers wait or raise; at zero their first request starts a replica |
 | WorkersReady | as many workers answer as are wanted | some are starting, failing or missing | nothing |
 | RouterReady | every wanted router replica answers and holds the right workers | a router is starting or missing | Serving, when none answers |
+| GatewayReady | of a pool with spec.gateway: every wanted gateway replica answers | a gateway is starting, missing or failing; the message has the cause | Ready |
 | ScalingActive | the number of replicas is being decided from fresh metrics, or is fixed | metrics are missing: the size may grow by those that are there, and not shrink | shrinking |
 | Progressing | a rollout or a start is under way | nothing is changing, or it does not go on: the deadline passed, rolled back, paused, or the golden set cannot be used | nothing |
 | Sandboxed | of a pool of a function: what its processes should not reach was tried on every worker that answers, and refused | a worker's function reaches what it should not, or the worker does not serve for that reason; the message has what is missing, of several workers from the one with most. Unknown until a worker has answered | workers, where spec.sandbox.onMissing is Refuse |
@@ -31,6 +32,7 @@ ConditionType = Literal[
     "Serving",
     "WorkersReady",
     "RouterReady",
+    "GatewayReady",
     "ScalingActive",
     "Progressing",
     "Sandboxed",
@@ -168,6 +170,19 @@ class AuthStatus(ApiModel):
     """Certificates, as PEM in base64, by which an https URL is verified; absent where the URL is http."""
     rotation: KeyRotation | None = None
     """How far a change of the pool's keys is; absent until the first one."""
+
+
+class GatewayStatus(ApiModel):
+    """Where trainers find the gateway, and the key that it takes."""
+
+    url: str
+    """Base URL at which trainers ask the gateway."""
+    secret_name: str | None = None
+    """Name of the Secret in the pool's namespace whose entry `key` is the gateway's key."""
+    key_file: str | None = None
+    """Path of the file that holds the gateway's key, for a pool on one machine."""
+    ready_replicas: Count = 0
+    """Number of gateway replicas that answer."""
 
 
 class LoadStatus(ApiModel):
@@ -423,6 +438,8 @@ class RewardPoolStatus(ApiModel):
     """Model as the pool serves it now, and how far its download is."""
     auth: AuthStatus = AuthStatus()
     """Where a trainer finds the key, and whom it trusts."""
+    gateway: GatewayStatus | None = None
+    """Gateway of a pool with spec.gateway, and its key; absent for any other."""
     load: LoadStatus | None = None
     """Requests at the routers; absent while their metrics are missing."""
     conditions: Annotated[

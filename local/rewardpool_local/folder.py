@@ -5,7 +5,7 @@
     revisions.json   the objects that the kept revisions are made of; written by the supervisor, read to go back to one
     supervisor.json  who supervises, under which mark its processes run
     lock             held by the supervisor while it lives, so a status can be told from a memory of one
-    key, admin-key   mode 0600
+    key, admin-key, gateway-key  mode 0600
     metrics-url      where the router's metrics are
     files/, logs/    what engines mount, what processes print
     models/          links to downloaded files, by worker
@@ -93,6 +93,7 @@ class PoolFolder:
         self.code = CodeCopies(path)
         self.key_file = path / names.KEY_FILE
         self.admin_key_file = path / "admin-key"
+        self.gateway_key_file = path / "gateway-key"
         self._state = path / names.STATE_FILE
         self._wanted = path / "wanted.json"
         self._revisions = path / "revisions.json"
@@ -118,8 +119,8 @@ class PoolFolder:
             folder.chmod(0o700)
 
     def new_keys(self) -> None:
-        """Make both keys anew: the former ones are no longer valid."""
-        for file in (self.key_file, self.admin_key_file):
+        """Make the keys anew: the former ones are no longer valid."""
+        for file in (self.key_file, self.admin_key_file, self.gateway_key_file):
             write_private(file, secrets.token_urlsafe(32))
 
     @contextmanager

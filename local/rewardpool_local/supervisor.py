@@ -1,8 +1,9 @@
 """The loop of a pool on one machine: observe, decide, carry out, until a signal; then drain, and leave nothing.
 
 It reads what to run from `wanted.json` in the pool's folder, before the start and at any time later, and to stop by
-SIGINT, SIGTERM or SIGHUP. The order of stopping: the router takes no new request and finishes those in flight, with all
-workers still behind it; then the workers, which have nothing left. A second signal ends everything at once.
+SIGINT, SIGTERM or SIGHUP. The order of stopping: a gateway, and then the router, takes no new request and finishes
+those in flight, with all workers still behind it; then the workers, which have nothing left. A second signal ends
+everything at once.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ from rewardpool_local import holders
 from rewardpool_local.demand_files import DemandFiles
 from rewardpool_local.fleet import Fleet
 from rewardpool_local.folder import PoolFolder, StateUnreadableError, SupervisorRecord, asked_for, stopped
+from rewardpool_local.gateway import LocalGateway
 from rewardpool_local.gpu_claim import GpuClaim
 from rewardpool_local.gpus import VISIBLE
 from rewardpool_local.launching import revision_of
@@ -61,6 +63,15 @@ class Settings:
     """Stop when no worker was ever ready for this long; None for the manifest's progressDeadlineSeconds."""
     asked_at: float | None = None
     """Monotonic time at which the pool was declared, from which on that counts; None for now."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The processes of a pool."""
+
+    router: LocalRouter
+    fleet: Fleet
+    gateway: LocalGateway
 
 
 @dataclass(frozen=True)
@@ -178,15 +189,17 @@ class Supervisor:
             key = self._folder.key_file.read_text().strip() if self._pool.status.auth.key_file else None
             router = LocalRouter(run=run, folder=self._folder, session=session, python=python, port=self._settings.port)
             fleet = Fleet(run=run, folder=self._folder, session=session, python=python, key=key, environ=self._environ)
+            gateway = LocalGateway(run=run, folder=self._folder, session=session, router_url=router.url)
+            parts = Parts(router, fleet, gateway)
             end = _FAILED
             try:
                 with self._on_signals():
-                    end = await self._loop(router, fleet)
+                    end = await self._loop(parts)
                     # Of a pool that gave up no request was ever answered, and none will be.
                     if end is _STOPPED:
-                        await self._drain_or_hurry(router, fleet)
+                        await self._drain_or_hurry(parts)
             finally:
-                await asyncio.gather(router.kill(), fleet.kill())
+                await asyncio.gather(gateway.kill(), router.kill(), fleet.kill())
                 try:
                     self._folder.write_pool(stopped(self._pool, reason=end.reason, message=end.message))
                 except OSError as error:  # a full disk; that nothing supervises the pool is seen by its lock
@@ -197,10 +210,10 @@ class Supervisor:
             raise StoppedEarlyError(self._stopped_by)
         return end is _STOPPED
 
-    async def _loop(self, router: LocalRouter, fleet: Fleet) -> "_End":
+    async def _loop(self, parts: Parts) -> "_End":
         while not self._stop.is_set():
             self._changed.clear()
-            await self._try_pass(router, fleet)
+            await self._try_pass(parts)
             if self._is_hopeless():
                 message = self._why_hopeless()
                 log.error("giving up: %s", message)
@@ -210,7 +223,7 @@ class Supervisor:
                     await self._changed.wait()
         return _STOPPED
 
-    async def _try_pass(self, router: LocalRouter, fleet: Fleet) -> None:
+    async def _try_pass(self, parts: Parts) -> None:
         """Make a pass; whatever fails in it, what serves goes on serving, and the next pass tries again."""
         try:
             self._read_wanted()
@@ -219,7 +232,7 @@ class Supervisor:
         else:
             self._unread = ""
         try:
-            await self._pass(router, fleet)
+            await self._pass(parts)
         except Exception as error:
             # A full disk, no more files, or a defect. An asyncio.CancelledError is not an Exception.
             self._failed_with = _news(self._failed_with, "a pass failed, the next one tries again", error)
@@ -244,8 +257,10 @@ class Supervisor:
         others = [condition for condition in status.conditions if condition.type != "Degraded"]
         return status.model_copy(update={"conditions": [*others, degraded]})
 
-    async def _pass(self, router: LocalRouter, fleet: Fleet) -> None:
+    async def _pass(self, parts: Parts) -> None:
+        router, fleet = parts.router, parts.fleet
         await router.ensure(self._pool)
+        gateway = await parts.gateway.ensure(self._pool)
         seen = await router.observe()
         worker_sets, workers = fleet.observe()
         observed_at = monotonic()
@@ -261,6 +276,7 @@ class Supervisor:
                 worker_sets=worker_sets,
                 workers=workers,
                 routers=(seen,),
+                gateway=gateway,
                 holders=self._holders(fleet),
                 announcements=self._demands.look(now=now),
             )
@@ -387,8 +403,8 @@ class Supervisor:
         self._stop.set()
         self._changed.set()
 
-    async def _drain_or_hurry(self, router: LocalRouter, fleet: Fleet) -> None:
-        drain = asyncio.create_task(_drain(router, fleet))
+    async def _drain_or_hurry(self, parts: Parts) -> None:
+        drain = asyncio.create_task(_drain(parts))
         hurry = asyncio.create_task(self._hurry.wait())
         await asyncio.wait({drain, hurry}, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
@@ -397,6 +413,7 @@ class Supervisor:
         drain.cancel()
 
 
-async def _drain(router: LocalRouter, fleet: Fleet) -> None:
-    await router.stop()
-    await fleet.stop()
+async def _drain(parts: Parts) -> None:
+    await parts.gateway.stop()
+    await parts.router.stop()
+    await parts.fleet.stop()

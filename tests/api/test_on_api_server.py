@@ -185,6 +185,12 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
         "spec.sandbox": {"concurrency": 4, "memory": "3Gi"},
         "spec.worker.resources": {"limits": {"memory": "10Gi"}},
     },
+    "a gateway of a reward model": {"spec.gateway": {}},
+    "a gateway behind a certificate": {
+        "spec.model.type": "Teacher",
+        "spec.gateway": {},
+        "spec.router.tls": {"secretName": "certificate"},
+    },
     "the pool's key for a certificate": {"spec.router.tls": {"secretName": "pool-key"}},
     "two adapters of one name": {"spec.model.adapters": [SAFE, {**SAFE, "source": "file:///other"}]},
     "an adapter with the pool's own name": {"spec.model.adapters": [{**SAFE, "name": "pool"}]},

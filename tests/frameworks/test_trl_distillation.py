@@ -1,4 +1,4 @@
-"""TRL's ServerDistillationTrainer with a teacher of two replicas of the real vLLM: router, gateway and URL.
+"""TRL's ServerDistillationTrainer with a teacher of two replicas of the real vLLM: router, `spec.gateway` and URL.
 
 Nothing of TRL's is changed but one question: whether vLLM is installed beside the trainer. Its client asks for the
 weights' sake, which a teacher has none of.
@@ -6,7 +6,6 @@ weights' sake, which a teacher has none of.
 
 import asyncio
 import math
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import torch
 from datasets import Dataset
 from support.fleet import server_python
-from support.local_machine import LocalMachine, finish, machine
+from support.local_machine import LocalMachine, machine
 from support.parity import run
 from support.ports import free_port
 from support.processes import RealProcess, http
@@ -105,16 +104,15 @@ async def test_trl_distils_from_a_pool_as_from_a_bare_vllm_though_a_worker_dies(
     file = machine.manifest(
         model={"source": f"file://{model}", "type": "Teacher"},
         engine={"dtype": "float32", "maxModelLen": 512, **ON_CPU["vllm"]},
+        gateway={},
         replicas=2,
     )
     command = machine.start("up", "-f", file, "--detach", "--wait-seconds", str(START_SECONDS))
     said, _ = await asyncio.to_thread(command.communicate, timeout=START_SECONDS + 30)
     assert command.returncode == 0, said
-    gateway = machine.start("gateway", machine.pool_key, "--listen", "127.0.0.1:0", "--key-file", tmp_path / "key")
-    assert gateway.stdout is not None
-    found = re.search(r"answers at http://(\S+)/generate", line := await asyncio.to_thread(gateway.stdout.readline))
-    assert found is not None, line
-    url = f"http://trainer:{(tmp_path / 'key').read_text()}@{found[1]}"
+    gateway = machine.pool().status.gateway
+    assert gateway is not None
+    url = gateway.url.replace("//", f"//trainer:{machine.folder.gateway_key_file.read_text()}@")
 
     def after_step(step: int) -> None:
         if step == 2:
@@ -122,8 +120,6 @@ async def test_trl_distils_from_a_pool_as_from_a_bare_vllm_though_a_worker_dies(
 
     by_pool = await asyncio.to_thread(losses, url, model, tmp_path / "by-pool", after_step=after_step)
     print(f"losses by the pool: {by_pool}", flush=True)
-    gateway.terminate()
-    assert (await finish(gateway))[0] == 0
     assert (await machine.run("down", machine.pool_key))[0] == 0
     bare = await asyncio.to_thread(lambda: losses(bare_vllm(model), model, tmp_path / "bare"))
     print(f"losses by a bare vLLM: {bare}")

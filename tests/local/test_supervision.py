@@ -32,7 +32,7 @@ class FailingSupervisor(Supervisor):
 
     error: Exception | None = None
 
-    async def _pass(self, router: Any, fleet: Any) -> None:
+    async def _pass(self, parts: Any) -> None:
         if self.error is not None:
             raise self.error
         fleet = SimpleNamespace(describe=lambda: ())
@@ -56,7 +56,7 @@ def degraded(folder: PoolFolder) -> str:
 async def test_a_pass_that_fails_ends_no_loop_and_is_published(folder: PoolFolder, error: Exception) -> None:
     supervisor = supervisor_of(folder)
     supervisor.error = error
-    await supervisor._try_pass(None, None)  # type: ignore[arg-type]
+    await supervisor._try_pass(None)  # type: ignore[arg-type]
     assert degraded(folder).startswith("True ReconcileFailed a pass failed")
 
 
@@ -71,16 +71,16 @@ async def test_a_change_that_could_not_be_read_is_read_by_the_next_pass(
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(folder, "read_wanted", no_more_files)
-    await supervisor._try_pass(None, None)  # type: ignore[arg-type]
+    await supervisor._try_pass(None)  # type: ignore[arg-type]
     monkeypatch.setattr(folder, "read_wanted", read)
-    await supervisor._try_pass(None, None)  # type: ignore[arg-type]
+    await supervisor._try_pass(None)  # type: ignore[arg-type]
     assert supervisor._pool.spec.replicas == 3
 
 
 async def test_a_wanted_file_that_is_removed_wants_nothing_else(folder: PoolFolder) -> None:
     supervisor = supervisor_of(folder)
     (folder.path / "wanted.json").unlink()
-    await supervisor._try_pass(None, None)  # type: ignore[arg-type]
+    await supervisor._try_pass(None)  # type: ignore[arg-type]
     assert supervisor._failed_with == ""
     assert supervisor._pool.spec.replicas == 1
 
@@ -90,7 +90,7 @@ async def test_a_wanted_file_of_a_newer_version_is_reported_and_the_last_one_hol
     (folder.path / "wanted.json").write_text(json.dumps({"spec": {"fromTheFuture": 1}}))
     with pytest.raises(StateUnreadableError):
         folder.read_wanted()
-    await supervisor._try_pass(None, None)  # type: ignore[arg-type]
+    await supervisor._try_pass(None)  # type: ignore[arg-type]
     assert "cannot be read, the last one holds" in degraded(folder)
     assert supervisor._pool.spec.replicas == 1
 
@@ -102,7 +102,7 @@ async def test_a_wanted_file_that_stays_unreadable_is_logged_once_and_stays_publ
     (folder.path / "wanted.json").write_text(json.dumps({"spec": {"fromTheFuture": 1}}))
     published = []
     for _ in range(3):
-        await supervisor._try_pass(None, None)  # type: ignore[arg-type]
+        await supervisor._try_pass(None)  # type: ignore[arg-type]
         published.append(folder.read_pool())
     assert [record.message for record in caplog.records if "cannot be read" in record.message] == [supervisor._unread]
     assert published[0] is not None

@@ -71,12 +71,21 @@ class LoopbackKubelet:
         plane: the control plane, with its controllers.
         directory: for volumes and logs.
         pythons: container name -> the interpreter that stands for `python3` in its image.
+        environments: container name -> variables that its image sets.
     """
 
-    def __init__(self, plane: ControlPlane, directory: Path, *, pythons: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        directory: Path,
+        *,
+        pythons: Mapping[str, str],
+        environments: Mapping[str, Mapping[str, str]] = {},
+    ) -> None:
         self._plane = plane
         self._directory = directory
         self._pythons = pythons
+        self._environments = environments
         self._pods: dict[str, RunningPod] = {}
         self._network = random.randint(64, 250)
         self._addresses = 0
@@ -297,7 +306,7 @@ class LoopbackKubelet:
                 "setpriv",
                 *("--pdeathsig", "KILL", "--", program),
                 *map(here, arguments),
-                env={"PATH": "/usr/bin:/bin"} | variables,
+                env={"PATH": "/usr/bin:/bin"} | self._environments.get(container["name"], {}) | variables,
                 cwd=here(container.get("workingDir", str(running.folder))),
                 stdout=log,
                 stderr=log,

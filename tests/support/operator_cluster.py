@@ -1,5 +1,6 @@
 """A pool's whole surroundings: API server, a node's stand-in, and the operator as a process."""
 
+import os
 import sys
 import time
 import urllib.request
@@ -178,11 +179,14 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
 @contextmanager
 def new_cluster(folder: Path) -> Iterator[Cluster]:
     """The operator runs; nothing else does yet. With an API server of its own: the node runs all pods that one has."""
-    pythons = {"worker": sys.executable, "download": sys.executable, "router": server_python()}
+    pythons = {**dict.fromkeys(("worker", "download", "gateway"), sys.executable), "router": server_python()}
+    own = {"gateway": {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}}
     with ExitStack() as stack:
         control_plane = stack.enter_context(new_control_plane(folder / "control-plane"))
         control_plane.kubectl("create", "namespace", NAMESPACE)
-        kubelet = stack.enter_context(LoopbackKubelet(control_plane, folder / "pods", pythons=pythons))
+        kubelet = stack.enter_context(
+            LoopbackKubelet(control_plane, folder / "pods", pythons=pythons, environments=own)
+        )
         cable = stack.enter_context(Cable(control_plane.url))
         cluster = Cluster(control_plane, kubelet, cable=cable, folder=folder)
         cluster.start_operator()

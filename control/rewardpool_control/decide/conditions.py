@@ -115,6 +115,8 @@ def conditions_of(facts: Facts, *, held: Failure | None = None) -> list[Conditio
         "Progressing": progressing,
         "Degraded": _with_failures(degraded, facts.snapshot, progressing),
     }
+    if (gateway := _gateway_ready(facts)) is not None:
+        findings["GatewayReady"] = gateway
     if (sandboxed := _sandboxed(facts)) is not None:
         findings["Sandboxed"] = sandboxed
     return [_condition(facts.snapshot, kind, findings[kind]) for kind in CONDITION_TYPES if kind in findings]
@@ -142,7 +144,9 @@ def _ready(facts: Facts, serving: Finding) -> Finding:
     if not serving.holds and serving.reason not in NOTHING_WANTED:
         return serving
     blind = _not_for(_blind(facts)) if facts.scaling.desired == 0 else None
-    return _stopped(facts) or blind or _rolling(facts, holds="False") or replace(serving, status="True")
+    gateway = _gateway_ready(facts)
+    waits_for = gateway if gateway is not None and not gateway.holds else None
+    return _stopped(facts) or blind or _rolling(facts, holds="False") or waits_for or replace(serving, status="True")
 
 
 def _serving(facts: Facts) -> Finding:
@@ -187,6 +191,18 @@ def _router_ready(facts: Facts) -> Finding:
     if changes:
         return _no(ConditionReason.UPDATING_WORKER_LIST, f"{changes} changes to the routers' lists")
     return _yes(ConditionReason.ALL_READY, f"{answering} routers hold the right workers")
+
+
+def _gateway_ready(facts: Facts) -> Finding | None:
+    """Return whether every gateway answers; None for a pool without one."""
+    gateway = facts.snapshot.gateway
+    if gateway is None:
+        return None
+    if gateway.ready >= gateway.wanted:
+        return _yes(ConditionReason.ALL_READY, f"{gateway.ready} gateways answer")
+    return _not_for(gateway.failure) or _no(
+        ConditionReason.STARTING, f"{gateway.ready} of {gateway.wanted} gateways answer"
+    )
 
 
 def _scaling_active(facts: Facts) -> Finding:
@@ -300,6 +316,7 @@ def _degraded(facts: Facts) -> Finding:
         or facts.failure
         or facts.agreement.problem
         or next((router.failure for router in snapshot.routers if router.failure), None)
+        or (snapshot.gateway and snapshot.gateway.failure)
         or _silence(snapshot)
         or _unlisted(facts)
         or _blind(facts)

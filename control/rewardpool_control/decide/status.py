@@ -1,7 +1,7 @@
 """Step 6: what to say: the status. Its conditions are made in `conditions.py`; what of it is news, in `events.py`."""
 
 from rewardpool_api import RewardPoolStatus, names
-from rewardpool_api.status import MAX_PARKED_NAMES, AuthStatus, LoadStatus
+from rewardpool_api.status import MAX_PARKED_NAMES, AuthStatus, GatewayStatus, LoadStatus
 from rewardpool_control.autoscaler.recommend import Recommendation
 from rewardpool_control.decide.agreement import Agreement
 from rewardpool_control.decide.conditions import Facts, conditions_of
@@ -61,6 +61,7 @@ def status_and_events(
         current_revision=snapshot.revision,
         model=model,
         auth=_auth(snapshot),
+        gateway=_gateway(snapshot),
         load=load,
         conditions=conditions_of(facts),
         scaling=scaling,
@@ -72,6 +73,14 @@ def status_and_events(
         workers=old.workers,
     )
     return status, events_of(old, status, leaving, rollout, key_refused=snapshot.key_refused)
+
+
+def _gateway(snapshot: Snapshot) -> GatewayStatus | None:
+    gateway = snapshot.gateway
+    if gateway is None:
+        return None
+    secret = None if gateway.key_file else names.gateway_name(snapshot.pool.metadata.name)
+    return GatewayStatus(url=gateway.url, secret_name=secret, key_file=gateway.key_file, ready_replicas=gateway.ready)
 
 
 def _auth(snapshot: Snapshot) -> AuthStatus:

@@ -4,6 +4,7 @@ from typing import Final
 
 CONTAINER_WORKER: Final = "worker"
 CONTAINER_ROUTER: Final = "router"
+CONTAINER_GATEWAY: Final = "gateway"
 CONTAINER_DOWNLOAD: Final = "download"
 """Container that downloads the model; those of adapters are `ADAPTER_DOWNLOAD` and a number."""
 ADAPTER_DOWNLOAD: Final = "download-adapter-"

@@ -83,13 +83,21 @@ def rendered(
         workers = render.worker_template(pool, image=image, ipv6=ipv6, defaults=defaults)
         return {"workers": workers, "routers": routers_of(pool)["spec"]["template"]}
 
-    routers = routers_of(pool)
+    routers, gateway = routers_of(pool), pool.spec.gateway
     revision = render.worker_revision(pool, image=image, ipv6=ipv6, defaults=defaults)
     shared = (
         *render.secrets(pool, keys),
         render.pins_config_map(pool, pins),
         render.router_service(pool),
         *(() if tls.problem else (routers,)),
+        *(
+            ()
+            if gateway is None
+            else (
+                render.gateway_service(pool),
+                render.gateway_deployment(pool, gateway, key=keys.gateway, image=image, ipv6=ipv6, defaults=defaults),
+            )
+        ),
         *render.disruption_budgets(pool),
         *render.network_policies(pool, identity),
     )
@@ -108,7 +116,8 @@ def rendered(
 def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_upgrade: Callable[[], bool]) -> Rendered:
     """Return the manifests with workers and routers left as they are where the pool itself needs no others.
 
-    Whether the pool may have routers as this operator renders them is asked only where those that run are of another.
+    A gateway is changed with the routers. Whether the pool may have routers as this operator renders them is asked only
+    where those that run are of another.
     """
     revision = revisions.present(pool, wanted.revision, objects)
     left = revisions.files_of(wanted.revision.template) - revisions.files_of(revision.template)
@@ -116,7 +125,7 @@ def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_up
     live = objects.find("Deployment", names.router_name(pool.metadata.name))
     if routers is not None and live is not None and _is_upgrade(routers, live, pool) and not may_upgrade():
         files = revisions.files_of(routers["spec"]["template"]) - revisions.files_of(live["spec"]["template"])
-        left |= {routers["metadata"]["name"], *files}
+        left |= {routers["metadata"]["name"], names.gateway_name(pool.metadata.name), *files}
     return replace(
         wanted,
         shared=tuple(manifest for manifest in wanted.shared if not _is_one_of(left, manifest)),
@@ -143,7 +152,11 @@ def _template_of(pod: Object) -> str | None:
 
 
 def _routers(manifests: Iterable[Object]) -> Object | None:
-    return next((manifest for manifest in manifests if manifest["kind"] == "Deployment"), None)
+    return next((one for one in manifests if one["kind"] == "Deployment" and _is_of_routers(one)), None)
+
+
+def _is_of_routers(manifest: Object) -> bool:
+    return bool(manifest["metadata"]["labels"][names.LABEL_COMPONENT] == names.COMPONENT_ROUTER)
 
 
 def _is_upgrade(routers: Object, live: Object, pool: RewardPool) -> bool:

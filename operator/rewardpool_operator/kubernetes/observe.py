@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from functools import partial
 
 from rewardpool_api import RewardPool, names
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.times import CLOCKS_DIFFER, from_rfc3339
 from rewardpool_control.golden_set import GoldenScores, scores_of_annotation
-from rewardpool_control.snapshot import Router, Snapshot, Worker, WorkerSet
+from rewardpool_control.snapshot import Failure, Gateway, Router, Snapshot, Worker, WorkerSet
 from rewardpool_control.start_times import StartTimes
 from rewardpool_control.throughput import Throughputs
 from rewardpool_kube.resources import Object
@@ -176,7 +177,8 @@ def _snapshot(pool: RewardPool, objects: Objects, *, revision: str) -> Snapshot:
         worker_sets=tuple(
             readable("deployments", objects.worker_deployments(), partial(_worker_set, objects), name=_name_of)
         ),
-        routers_refused=_routers_refused(pool, objects),
+        routers_refused=_refused(objects, names.router_name(pool.metadata.name)),
+        gateway=_gateway(pool, objects),
     )
 
 
@@ -239,9 +241,31 @@ def _worker_set(objects: Objects, deployment: Object) -> WorkerSet:
     )
 
 
-def _routers_refused(pool: RewardPool, objects: Objects) -> str | None:
-    deployment = objects.find("Deployment", names.router_name(pool.metadata.name))
-    return None if deployment is None else pods.refusal_of(deployment)
+def _refused(objects: Objects, deployment: str) -> str | None:
+    found = objects.find("Deployment", deployment)
+    return None if found is None else pods.refusal_of(found)
+
+
+def _gateway(pool: RewardPool, objects: Objects) -> Gateway | None:
+    """Return the gateway as Kubernetes knows it: whether it answers is the kubelet's to say."""
+    if pool.spec.gateway is None:
+        return None
+    name = pool.metadata.name
+    there = [pod for pod in objects.pods_of(names.COMPONENT_GATEWAY) if not pods.is_deleting(pod)]
+    refused = _refused(objects, names.gateway_name(name))
+    failures = (
+        pods.gateway_failure(pod, warning=objects.warnings.get(pod["metadata"]["name"]))
+        for pod in there
+        if not pods.is_ready(pod)
+    )
+    return Gateway(
+        url=names.gateway_url(name, pool.metadata.namespace),
+        wanted=pool.spec.gateway.replicas,
+        ready=sum(map(pods.is_ready, there)),
+        failure=Failure(reason=ConditionReason.FAILED_CREATE.value, message=refused)
+        if refused
+        else next((failure for failure in failures if failure is not None), None),
+    )
 
 
 def _golden_scores(deployment: Object) -> GoldenScores | None:

@@ -19,6 +19,7 @@ from rewardpool_control.decide.room import GATED
 from rewardpool_control.snapshot import Failure, Router, Worker
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.containers import (
+    CONTAINER_GATEWAY,
     CONTAINER_ROUTER,
     CONTAINER_WORKER,
     PORT_HTTP,
@@ -51,6 +52,7 @@ def is_managed(pod: Object) -> bool:
     needed = {
         names.COMPONENT_WORKER: {names.LABEL_REVISION},
         names.COMPONENT_ROUTER: set[str](),
+        names.COMPONENT_GATEWAY: set[str](),
     }.get(labels.get(names.LABEL_COMPONENT))
     return needed is not None and needed <= labels.keys() and any(owner["kind"] in MAKERS for owner in owners)
 
@@ -97,16 +99,25 @@ def router_of(pod: Object, *, warning: str | None = None) -> Router:
     """A router pod, as far as Kubernetes knows it; what it answers is added by `observe`."""
     status = _container_status(pod, CONTAINER_ROUTER)
     gate = _condition(pod, names.CONDITION_HOLDS_WORKERS).get("status")
-    unschedulable = _unschedulable(pod)
-    no_node = unschedulable and Failure(reason=ConditionReason.UNSCHEDULABLE.value, message=unschedulable)
     return Router(
         name=pod["metadata"]["name"],
         exposed=gate == "True",
         # A process that ended has nothing any more.
         concealed=gate == "False" and _is_running(status),
         deleting=is_deleting(pod),
-        failure=failure_of(status, warning=warning) or no_node or None,
+        failure=_why_not_running(pod, status, warning=warning),
     )
+
+
+def gateway_failure(pod: Object, *, warning: str | None = None) -> Failure | None:
+    """Return why a gateway's pod does not run, or stopped the last time it did."""
+    return _why_not_running(pod, _container_status(pod, CONTAINER_GATEWAY), warning=warning)
+
+
+def _why_not_running(pod: Object, status: Mapping[str, Any], *, warning: str | None) -> Failure | None:
+    unschedulable = _unschedulable(pod)
+    no_node = unschedulable and Failure(reason=ConditionReason.UNSCHEDULABLE.value, message=unschedulable)
+    return failure_of(status, warning=warning) or no_node or None
 
 
 def router_flavor(pod: Object) -> RouterFlavor:

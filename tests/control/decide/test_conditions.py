@@ -1,11 +1,12 @@
 """What the status says."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker
 
 from rewardpool_control.decide import decide
-from rewardpool_control.snapshot import Failure
+from rewardpool_control.snapshot import Failure, Gateway
 
 OOM = Failure(reason="OutOfMemory", message="killed by the kernel\nlast line of the log")
 
@@ -24,6 +25,30 @@ def test_a_serving_pool_is_ready_and_nothing_moves():
         "Progressing": ("False", "Stable"),
         "Degraded": ("False", "AsExpected"),
     }
+
+
+def with_gateway(**gateway):
+    return decide(replace(a_snapshot(a_worker("one")), gateway=Gateway(url="http://gateway", **gateway)))
+
+
+def test_a_pool_is_ready_with_its_gateway():
+    assert reasons(with_gateway(ready=1))["GatewayReady"] == ("True", "AllReady")
+    assert reasons(with_gateway(ready=1))["Ready"] == ("True", "Serving")
+    starting = reasons(with_gateway(wanted=2, ready=1))
+    assert (starting["Ready"], starting["GatewayReady"]) == (("False", "Starting"), ("False", "Starting"))
+    assert starting["Serving"] == ("True", "Serving")
+
+
+def test_a_gateway_that_fails_degrades_the_pool():
+    found = reasons(with_gateway(failure=OOM))
+    assert found["GatewayReady"] == ("False", "OutOfMemory")
+    assert found["Degraded"] == ("True", "OutOfMemory")
+
+
+def test_the_status_has_where_the_gateways_key_is():
+    assert with_gateway().status.gateway.secret_name == "rm-gateway"
+    there = with_gateway(key_file="/state/gateway-key").status.gateway
+    assert (there.key_file, there.secret_name) == ("/state/gateway-key", None)
 
 
 FUNCTION = {"model": {"source": "python://rewards:score"}, "engine": {"name": "python"}}

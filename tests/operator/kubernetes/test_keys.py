@@ -4,6 +4,8 @@ import base64
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from rewardpool_api import names
 from rewardpool_operator.kubernetes.credentials.keys import (
     ANNOTATION_STEP_SINCE,
@@ -11,6 +13,7 @@ from rewardpool_operator.kubernetes.credentials.keys import (
     Keys,
     entry,
     found_keys,
+    gateway_key,
 )
 
 REMEMBERED = Keys(
@@ -98,6 +101,17 @@ def test_a_pool_without_a_key_has_none_that_could_change() -> None:
 def test_an_empty_or_broken_entry_is_none() -> None:
     assert entry({"data": {"key": ""}}, "key") is None
     assert entry({"data": {"key": "not base64!"}}, "key") is None
+
+
+def test_the_gateways_key_is_what_its_secret_says_and_comes_back_with_it() -> None:
+    before = Keys(admin="a", gateway="k" * 16)
+    assert gateway_key(a_secret(key="n" * 16), before) == "n" * 16
+    assert gateway_key(None, before) == "k" * 16
+
+
+@pytest.mark.parametrize("unusable", ["short", "with a space in it", "\xfc" * 16])
+def test_a_gateways_key_that_no_header_takes_is_put_back(unusable: str) -> None:
+    assert gateway_key(a_secret(key=unusable), Keys(admin="a", gateway="k" * 16)) == "k" * 16
 
 
 def test_keys_are_not_shown() -> None:

@@ -57,6 +57,13 @@ def test_routers_may_run_where_restricted_is_enforced(namespaces: ControlPlane) 
     assert refusal(namespaces, "restricted", deployment["spec"]["template"]) is None
 
 
+def test_gateways_may_run_where_restricted_is_enforced(namespaces: ControlPlane) -> None:
+    pool = a_pool(model={"source": "hf://org/model", "type": "Teacher"}, gateway={})
+    assert pool.spec.gateway is not None
+    deployment = render.gateway_deployment(pool, pool.spec.gateway, key="k", image=IMAGE)
+    assert refusal(namespaces, "restricted", deployment["spec"]["template"]) is None
+
+
 def test_function_workers_may_run_where_restricted_is_enforced(namespaces: ControlPlane) -> None:
     assert refusal(namespaces, "restricted", worker(FUNCTION)) is None
 

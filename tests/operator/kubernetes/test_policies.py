@@ -24,7 +24,8 @@ def a_namespace(name: str) -> dict[str, Any]:
 
 def sources(component: str, port: int, identity: OperatorIdentity = IDENTITY, **network: Any) -> Any:
     """Who may connect to that port; None for everybody."""
-    rendered = policies.network_policies(a_pool(network=network), identity)
+    teacher = {"source": "hf://org/model", "type": "Teacher"}
+    rendered = policies.network_policies(a_pool(model=teacher, gateway={}, network=network), identity)
     (policy,) = (item for item in rendered if item["metadata"]["name"] == f"rm-{component}")
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     (rule,) = (rule for rule in policy["spec"]["ingress"] if rule["ports"][0]["port"] == port)
@@ -46,6 +47,13 @@ def test_namespaces_that_are_named_reach_the_router_as_well() -> None:
 def test_where_routers_are_to_be_open_the_key_alone_decides_who_scores() -> None:
     assert sources("router", 8080, policy="OpenRouters") is None
     assert sources("worker", 8000, policy="OpenRouters") == [ROUTERS, OPERATOR]
+
+
+def test_who_may_score_reaches_the_gateway_and_so_does_who_monitors() -> None:
+    identity = OperatorIdentity(namespace="system", monitoring=("monitoring",))
+    scorers = [{"podSelector": {}}, a_namespace("system"), a_namespace("train")]
+    assert sources("gateway", 5000, identity, namespaces=["train"]) == [*scorers, a_namespace("monitoring")]
+    assert sources("gateway", 5000, identity, policy="OpenRouters") is None
 
 
 def test_figures_are_for_the_whole_cluster_until_somebody_says_who_monitors() -> None:

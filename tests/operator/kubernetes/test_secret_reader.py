@@ -71,6 +71,15 @@ async def test_secrets_are_read_at_first_and_then_seldom() -> None:
     assert reader.due(100.0, pools=1000) > 50.0
 
 
+async def test_a_gateway_that_comes_has_its_secret_read_at_once() -> None:
+    reader, store = a_reader(FakeKube("rm-key", "rm-router-admin", "rm-gateway"))
+    await reader.read(100.0)
+    reader.expect(gateway=True)
+    assert (reader.known, reader.due(100.0, pools=1)) == (False, 0.0)
+    await reader.read(101.0)
+    assert known(store) == {"rm-key", "rm-router-admin", "rm-gateway"}
+
+
 async def test_a_suspicion_has_them_read_at_once() -> None:
     reader, _ = a_reader(FakeKube())
     await reader.read(100.0)

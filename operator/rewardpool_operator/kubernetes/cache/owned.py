@@ -113,6 +113,7 @@ def _is_called_as_ours(metadata: Object) -> bool:
         return bool(metadata["name"] == names.worker_name(pool, labels[names.LABEL_REVISION]))
     return metadata["name"] in (
         names.router_name(pool),
+        names.gateway_name(pool),
         f"{pool}-{names.COMPONENT_WORKER}",
         names.pins_config_map(pool),
     )

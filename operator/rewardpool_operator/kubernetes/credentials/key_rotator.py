@@ -17,7 +17,7 @@ from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials import rotation
-from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, new_key
+from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, gateway_key, new_key
 from rewardpool_operator.kubernetes.credentials.rotation import Progress, Step
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import takes_key
@@ -57,6 +57,9 @@ class KeyRotator:
             handled=before.request if before else None,
             uses_key=pool.spec.router.auth.uses_key,
         )
+        if pool.spec.gateway is not None:
+            secret = objects.find("Secret", names.gateway_name(name))
+            keys = replace(keys, gateway=gateway_key(secret, self._keys))
         if may_change:
             now = datetime.now(UTC)
             self._progress = Progress(

@@ -1,9 +1,11 @@
-"""The pool's keys as its two Secrets have them: found where they are, and made only where they are nowhere.
+"""The pool's keys as its Secrets have them: found where they are, and made only where they are nowhere.
 
     Secret POOL-key             key, next-key, previous-key     what trainers, workers and routers read
     Secret POOL-router-admin    key, previous-key               the routers' worker lists
                                 data-plane-key                  the pool's key that is in force
                                 annotations                     the last rotation that was handled, since when
+    Secret POOL-gateway         key                             what the gateway's callers present; no rotation changes
+                                                                it, and whoever writes another there has it
 
 A key that changes locks running workers and routers out until they are replaced. So a Secret that was deleted is
 made again with what it had: the operator remembers it, and the copy `data-plane-key` is for an operator that was away
@@ -12,6 +14,7 @@ meanwhile. How keys change on purpose is in `rotation.py`.
 
 import base64
 import binascii
+import re
 import secrets
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,6 +26,8 @@ from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.diff import short_hash
 
 KEY_BYTES: Final = 32
+USABLE: Final = re.compile(r"[\x21-\x7e]{16,512}")
+"""A valid key: printable ASCII without spaces, as a header takes it, of 16 to 512 characters."""
 KEY_COPY: Final = "data-plane-key"
 """Entry of the admin Secret: the pool's key that routers were last given."""
 ANNOTATION_STEP_SINCE: Final = f"{names.GROUP}/rotation-step-since"
@@ -31,7 +36,7 @@ ANNOTATION_STEP_SINCE: Final = f"{names.GROUP}/rotation-step-since"
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """The entries of both Secrets of a pool, as they are or should be."""
+    """The entries of a pool's Secrets, as they are or should be."""
 
     pool: str = ""
     """The key that trainers present; empty for a pool that takes no key."""
@@ -45,6 +50,8 @@ class Keys:
     """Opens the worker lists of routers."""
     previous_admin: str | None = None
     """Opens those of routers that were not replaced yet."""
+    gateway: str = ""
+    """The key that the gateway's callers present; empty for a pool without one."""
     handled: str | None = None
     """Value of the annotation that requested the last rotation."""
     step_since: datetime | None = None
@@ -61,7 +68,7 @@ class Keys:
 
     @property
     def all(self) -> tuple[str | None, ...]:
-        return (self.pool, self.next, self.previous, self.in_force, self.admin, self.previous_admin)
+        return (self.pool, self.next, self.previous, self.in_force, self.admin, self.previous_admin, self.gateway)
 
     @property
     def admins(self) -> tuple[str, ...]:
@@ -109,6 +116,13 @@ def found_keys(
         live = live or copy or new_key()
         following, previous = (entry(key_secret, name) for name in (names.NEXT_KEY, names.PREVIOUS_KEY))
     return replace(keys, pool=live, next=following, previous=previous, in_force=copy or live)
+
+
+def gateway_key(secret: Object | None, remembered: Keys | None) -> str:
+    """The gateway's key: what its Secret says where that is usable, else what is remembered, else a new one."""
+    live = entry(secret, names.SECRET_KEY)
+    usable = live if live is not None and USABLE.fullmatch(live) else None
+    return usable or (remembered.gateway if remembered else None) or new_key()
 
 
 def entry(secret: Object | None, name: str) -> str | None:

@@ -18,21 +18,18 @@ new one. Each pass reads what is there and takes one step at most; an operator t
 from what it finds. Pure.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from rewardpool_api.status import MAX_REQUEST, KeyRotation
-from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.keys import USABLE, Keys
 
 GRACE: Final = timedelta(seconds=30)
 """Between the change of the key and the end of the previous one at least."""
 OVERDUE: Final = timedelta(seconds=600)
 """A step that takes longer is reported. It is not given up: going on would lose requests, going back would not help."""
-USABLE: Final = re.compile(r"[\x21-\x7e]{16,512}")
-"""A valid key: printable ASCII without spaces, as a header takes it, of 16 to 512 characters."""
 
 
 Phase = Literal["Preparing", "Changing", "Done"]

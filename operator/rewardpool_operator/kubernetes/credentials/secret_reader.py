@@ -20,9 +20,10 @@ from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_
 from rewardpool_operator.kubernetes.requeue import SECRETS as PACE
 
 
-def secret_names(pool: str) -> tuple[str, ...]:
-    """The Secrets that a pool owns."""
-    return names.key_secret(pool), names.admin_secret(pool)
+def secret_names(pool: str, *, gateway: bool) -> tuple[str, ...]:
+    """The Secrets that a pool owns; one more with a gateway."""
+    own = (names.key_secret(pool), names.admin_secret(pool))
+    return (*own, names.gateway_name(pool)) if gateway else own
 
 
 class SecretReader:
@@ -32,9 +33,20 @@ class SecretReader:
         self._kube = kube
         self._store = store
         self._namespace, self._pool = key
-        self._readings: dict[str, Reading[Object | None]] = {name: Reading(polling) for name in secret_names(key[1])}
+        self._polling = polling
         self._read_at: float | None = None
         self._suspicious = False
+        self._readings: dict[str, Reading[Object | None]] = {}
+        self.expect(gateway=False)
+
+    def expect(self, *, gateway: bool) -> None:
+        """Read from now on what a pool with or without a gateway owns."""
+        wanted = secret_names(self._pool, gateway=gateway)
+        keep_only(self._readings, wanted)
+        for name in wanted:
+            if name not in self._readings:
+                self._readings[name] = Reading(self._polling)
+                self._suspicious = True
 
     @property
     def known(self) -> bool:

@@ -48,6 +48,7 @@ class CredentialsReconciler:
 
     async def read(self, objects: Objects, *, pools: int) -> None:
         """Read the Secrets if they may have changed."""
+        self._secrets.expect(gateway=(objects.pool.get("spec") or {}).get("gateway") is not None)
         if shows_a_deletion(objects.find("Service", names.router_name(self._pool)), objects.secrets):
             self._secrets.suspect()
         now = monotonic()

@@ -152,7 +152,7 @@ class _Pass:
                 ],
                 may_write_secrets=may_write_secrets,
             )
-            await self._remove_policies(rendered.shared)
+            await self._remove_unwanted(rendered.shared)
         await self._mark(plan)
         if tries:
             if not self.in_the_way and not self._planned_with_gone:
@@ -204,7 +204,7 @@ class _Pass:
             await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in secrets))
         found = [
             self._store.find(resources.SECRETS, self._namespace, name)
-            for name in secret_names(self._pool.metadata.name)
+            for name in secret_names(self._pool.metadata.name, gateway=self._pool.spec.gateway is not None)
         ]
         there = [secret for secret in found if secret is not None and is_ours(secret, self._pool.metadata.uid)]
         rest = [
@@ -218,8 +218,14 @@ class _Pass:
             those = [manifest for manifest in rest if (manifest["kind"] == "Deployment") == is_deployment]
             await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in those))
 
-    async def _remove_policies(self, manifests: Iterable[Object]) -> None:
-        """Network policies are the one kind of which a pool may want none any more."""
+    async def _remove_unwanted(self, manifests: Iterable[Object]) -> None:
+        """Network policies and the gateway are what a pool may not want any more.
+
+        A gateway's Service and Secret stay: the operator may delete neither kind, and nothing is behind them.
+        """
+        gateway = names.gateway_name(self._pool.metadata.name)
+        if self._pool.spec.gateway is None and self._objects.find("Deployment", gateway) is not None:
+            await self._guarded(self._delete(resources.DEPLOYMENTS, gateway))
         wanted = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "NetworkPolicy"}
         for policy in self._objects.others.get("NetworkPolicy", ()):
             if policy["metadata"]["name"] not in wanted and is_ours(policy, self._pool.metadata.uid):

@@ -118,15 +118,20 @@ def _files_name(files: tuple[tuple[str, str], ...]) -> str:
 
 
 def common_volumes(pool: RewardPool, files: Mapping[str, str]) -> tuple[list[Object], list[Object]]:
-    """Files for every pod, and the keys where there are any: the whole Secret, since a rotation adds an entry."""
-    name = pool.metadata.name
+    """Files for workers and routers, and the keys where there are any."""
     volumes: list[Object] = [{"name": "files", "configMap": {"name": files_name(files)}}]
     mounts: list[Object] = [{"name": "files", "mountPath": names.FILES_DIR, "readOnly": True}]
     if pool.spec.router.auth.uses_key:
-        secret = {"secretName": names.key_secret(name), "defaultMode": KEY_MODE}
-        volumes.append({"name": "key", "secret": secret})
-        mounts.append({"name": "key", "mountPath": names.KEY_DIR, "readOnly": True})
+        volume, mount = key_volume(pool)
+        volumes.append(volume)
+        mounts.append(mount)
     return volumes, mounts
+
+
+def key_volume(pool: RewardPool) -> tuple[Object, Object]:
+    """The volume with the pool's keys, and its mount: the whole Secret, since a rotation adds an entry."""
+    secret = {"secretName": names.key_secret(pool.metadata.name), "defaultMode": KEY_MODE}
+    return {"name": "key", "secret": secret}, {"name": "key", "mountPath": names.KEY_DIR, "readOnly": True}
 
 
 def key_item() -> Object:

@@ -2,6 +2,7 @@
 
     NetworkPolicy POOL-worker           from the pool's routers and the operator alone
     NetworkPolicy POOL-router           scores from the namespaces that may, metrics for those who monitor
+    NetworkPolicy POOL-gateway          from the namespaces that may score, and those who monitor
     PodDisruptionBudget POOL-worker     of those that serve, of all revisions together, one at a time
     PodDisruptionBudget POOL-router     of those that serve, one at a time
 
@@ -71,10 +72,15 @@ def network_policies(pool: RewardPool, identity: OperatorIdentity | None) -> lis
             names.ROUTER_METRICS_PORT, [_operator(identity), *monitoring] if monitoring else [{"namespaceSelector": {}}]
         ),
     ]
-    return [
+    policies = [
         _policy(pool, names.COMPONENT_WORKER, worker),
         _policy(pool, names.COMPONENT_ROUTER, router),
     ]
+    if pool.spec.gateway is not None:
+        scorers = _scorers(pool, identity)
+        gateway = [_rule(names.GATEWAY_PORT, scorers and [*scorers, *monitoring])]
+        policies.append(_policy(pool, names.COMPONENT_GATEWAY, gateway))
+    return policies
 
 
 def _policy(pool: RewardPool, component: str, ingress: list[Object]) -> Object:

@@ -26,10 +26,12 @@ def secrets(pool: RewardPool, keys: Keys) -> list[Object]:
     """The Secrets, in the order of writing: the admin Secret says what the other one already has."""
     name = pool.metadata.name
     admin = {names.SECRET_KEY: keys.admin, names.PREVIOUS_KEY: keys.previous_admin}
+    gateway = [_secret(pool, names.gateway_name(name), {names.SECRET_KEY: keys.gateway}, {})] if keys.gateway else []
     if not pool.spec.router.auth.uses_key:
-        return [_secret(pool, names.admin_secret(name), admin, _annotations(keys))]
+        return [*gateway, _secret(pool, names.admin_secret(name), admin, _annotations(keys))]
     data = {names.SECRET_KEY: keys.pool, names.NEXT_KEY: keys.next, names.PREVIOUS_KEY: keys.previous}
     return [
+        *gateway,
         _secret(pool, names.key_secret(name), data, {}),
         _secret(pool, names.admin_secret(name), {**admin, KEY_COPY: keys.in_force}, _annotations(keys)),
     ]

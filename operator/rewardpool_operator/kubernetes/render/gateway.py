@@ -1,0 +1,113 @@
+"""The gateway: a Service, and a Deployment of `rewardpool gateway` in front of the routers.
+
+It is a client like any other: it knows the routers' URL and the pool's key, and takes a key of its own, which trainers
+write into URLs. It waits for no worker, so it is ready while the pool is at zero, and its first request starts one.
+"""
+
+from typing import Final
+
+from rewardpool_api import RewardPool, names
+from rewardpool_api.pool import GatewaySpec
+from rewardpool_kube.resources import Object
+from rewardpool_operator.kubernetes.containers import CONTAINER_GATEWAY, PORT_HTTP
+from rewardpool_operator.kubernetes.diff import short_hash
+from rewardpool_operator.kubernetes.merge import merged
+from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
+from rewardpool_operator.kubernetes.render.common import (
+    GRACE_MARGIN_SECONDS,
+    KEY_MODE,
+    OWN_IMAGE,
+    PRE_STOP_SECONDS,
+    every_address,
+    key_item,
+    key_volume,
+    labels,
+    metadata,
+    pod_template,
+    recommended_labels,
+)
+from rewardpool_operator.kubernetes.render.shared import pool_url
+
+GRACE_SECONDS: Final = 110
+"""Seconds that the gateway takes for what is in flight when it is to end."""
+RESOURCES: Final[Object] = {
+    "requests": {"cpu": "100m", "memory": "256Mi"},
+    # A few answers of the longest, of 250 MB each.
+    "limits": {"cpu": "4", "memory": "4Gi"},
+}
+
+
+def gateway_service(pool: RewardPool) -> Object:
+    """The stable address in front of the gateways."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(pool, names.gateway_name(pool.metadata.name), names.COMPONENT_GATEWAY),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": labels(pool, names.COMPONENT_GATEWAY),
+            "ports": [{"name": PORT_HTTP, "port": names.GATEWAY_PORT, "targetPort": PORT_HTTP, "protocol": "TCP"}],
+        },
+    }
+
+
+def gateway_deployment(
+    pool: RewardPool,
+    gateway: GatewaySpec,
+    *,
+    key: str,
+    image: str,
+    ipv6: bool = False,
+    defaults: PoolDefaults = NO_DEFAULTS,
+) -> Object:
+    """The gateways; a changed one is there before the old one goes."""
+    name, own_labels = names.gateway_name(pool.metadata.name), labels(pool, names.COMPONENT_GATEWAY)
+    owned = {"metadata": {"labels": own_labels, "annotations": {names.ANNOTATION_KEYS: short_hash([key])}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(pool, name, names.COMPONENT_GATEWAY),
+        "spec": {
+            "replicas": gateway.replicas,
+            "selector": {"matchLabels": own_labels},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "template": merged(_template(pool, image, ipv6=ipv6, defaults=defaults), owned),
+        },
+    }
+
+
+def _template(pool: RewardPool, image: str, *, ipv6: bool, defaults: PoolDefaults) -> Object:
+    host, secret = every_address(ipv6=ipv6), names.gateway_name(pool.metadata.name)
+    listen = f"{f'[{host}]' if ':' in host else host}:{names.GATEWAY_PORT}"
+    options = ["--listen", listen, "--key-file", f"{names.GATEWAY_KEY_DIR}/{names.SECRET_KEY}"]
+    own_key = {"secretName": secret, "items": [key_item()], "defaultMode": KEY_MODE}
+    volumes = [{"name": "gateway-key", "secret": own_key}]
+    mounts = [{"name": "gateway-key", "mountPath": names.GATEWAY_KEY_DIR, "readOnly": True}]
+    env = [{"name": names.ENV_URL, "value": pool_url(pool)}]
+    if pool.spec.router.auth.uses_key:
+        volume, mount = key_volume(pool)
+        volumes.append(volume)
+        mounts.append(mount)
+        env.append({"name": names.ENV_KEY_FILE, "value": f"{names.KEY_DIR}/{names.SECRET_KEY}"})
+    health = {"httpGet": {"path": "/health", "port": PORT_HTTP}, "timeoutSeconds": 5}
+    container: Object = {
+        "name": CONTAINER_GATEWAY,
+        "image": image,
+        "command": ["python3", "-m", "rewardpool_cli", "gateway", pool.key, "--teacher", *options],
+        "env": env,
+        "ports": [{"name": PORT_HTTP, "containerPort": names.GATEWAY_PORT, "protocol": "TCP"}],
+        "volumeMounts": mounts,
+        "securityContext": {"readOnlyRootFilesystem": True},
+        "readinessProbe": {**health, "periodSeconds": 2, "failureThreshold": 3},
+        "livenessProbe": {**health, "periodSeconds": 10, "failureThreshold": 6},
+        "resources": RESOURCES,
+    }
+    template = pod_template(
+        container,
+        volumes,
+        labels=recommended_labels(pool, names.COMPONENT_GATEWAY),
+        grace_seconds=PRE_STOP_SECONDS + GRACE_SECONDS + GRACE_MARGIN_SECONDS,
+        security=OWN_IMAGE,
+    )
+    # It goes where routers go.
+    return {**template, "spec": merged(template["spec"], defaults.pod_spec(defaults.router))}
