@@ -137,6 +137,8 @@ ENV_MONITORING_NAMESPACES: Final = "REWARDPOOL_MONITORING_NAMESPACES"
 """`NAMESPACE,…` whose pods may read metrics of workers and routers."""
 ENV_POOL_DEFAULTS: Final = "REWARDPOOL_POOL_DEFAULTS"
 """What the pods of all pools have unless the pool says otherwise, as JSON."""
+ENV_BUDGETS: Final = "REWARDPOOL_BUDGETS"
+"""Budgets over namespaces, as JSON."""
 ENV_AGENT_SANDBOX: Final = "REWARDPOOL_AGENT_SANDBOX"
 """`true` where the operator may watch and make SandboxClaims."""
 

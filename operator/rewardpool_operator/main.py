@@ -34,6 +34,7 @@ from rewardpool_operator.kubernetes.cache.reflector import NO_CRD, EtcdRestoredE
 from rewardpool_operator.kubernetes.images import own_image
 from rewardpool_operator.kubernetes.leader import Acting, Leadership
 from rewardpool_operator.kubernetes.manager import Manager
+from rewardpool_operator.kubernetes.namespace_budgets import NamespaceBudgets
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.page.api_server import Address
 from rewardpool_operator.kubernetes.page.offer import Offer
@@ -160,12 +161,16 @@ async def serve(settings: Settings) -> None:
         acting = leadership.acting if leadership is not None else lambda: Acting.FULL
         METRICS.read_leading(lambda: acting() is Acting.FULL)
         namespaces = settings.namespaces
+        budgets = _of_environment(NamespaceBudgets.from_environment)
+        if budgets and namespaces:
+            raise SystemExit(f"{names.ENV_BUDGETS} needs an operator of all namespaces: leave --namespace out")
         operator = Manager(
             kube,
             session,
             image=own_image(),
             identity=_of_environment(OperatorIdentity.from_environment),
             defaults=_of_environment(PoolDefaults.from_environment),
+            budgets=budgets,
             namespaces=namespaces,
             acting=acting,
             concurrent_upgrades=settings.concurrent_upgrades,

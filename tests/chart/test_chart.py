@@ -20,6 +20,7 @@ from rewardpool_cli.commands.operator import app as operator_commands
 from rewardpool_kube.configuration import SERVICE_ACCOUNT
 from rewardpool_operator.front import ALIVE
 from rewardpool_operator.kubernetes.containers import PORT_HTTP, PORT_METRICS
+from rewardpool_operator.kubernetes.namespace_budgets import NamespaceBudgets
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_worker.engine_side.middleware.routes import OPEN_PATHS
@@ -432,6 +433,20 @@ def test_without_pool_defaults_the_operator_is_told_nothing_of_them(render: Rend
 def test_a_misspelt_pool_default_is_refused_by_its_path(render: Render, defaults: dict[str, Any], said: str) -> None:
     with pytest.raises(HelmError, match=said):
         render(poolDefaults=defaults)
+
+
+BUDGETS: list[dict[str, Any]] = [{"name": "gpus", "maxReplicas": 16, "namespaces": {"team-a": 0, "team-b": 10}}]
+
+
+def test_budgets_reach_the_operator_as_they_are_written(render: Render) -> None:
+    environment = {item["name"]: item.get("value") for item in operator_container(render(budgets=BUDGETS))["env"]}
+    assert NamespaceBudgets.from_environment(environment).name_for("team-b") == "gpus"
+    assert names.ENV_BUDGETS not in {item["name"] for item in operator_container(render())["env"]}
+
+
+def test_budgets_beside_watched_namespaces_are_refused(render: Render) -> None:
+    with pytest.raises(HelmError, match=r"leave watch\.namespaces empty"):
+        render(budgets=BUDGETS, watch={"namespaces": ["team-a"]})
 
 
 def test_a_drain_leaves_one_operator(render: Render) -> None:

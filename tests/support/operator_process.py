@@ -43,15 +43,15 @@ def restricted_kubeconfig(plane: ControlPlane, namespace: str, *, url: str) -> P
 def operator_process(
     kubeconfig: Path,
     *,
-    namespace: str,
+    namespace: str | None = None,
     health_port: int,
     log: Path,
     lease: str | None = None,
     flags: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> RealProcess:
-    """`rewardpool operator run`, not started yet: a context manager."""
+    """`rewardpool operator run` for a namespace or all, not started yet: a context manager."""
     command = [str(Path(sys.executable).with_name("rewardpool")), "operator", "run"]
-    command += [f"--namespace={namespace}", f"--health-port={health_port}"]
+    command += [*([f"--namespace={namespace}"] if namespace else []), f"--health-port={health_port}"]
     command += [*([f"--lease={lease}"] if lease else []), *flags]
     return RealProcess(command, log=log, env={"KUBECONFIG": str(kubeconfig), **(env or {})}, cwd=log.parent)

@@ -19,11 +19,11 @@ def scaling_explanations(evidence: Evidence) -> list[Explanation]:
     if scaling is None or evidence.pool.spec.suspend:
         return []
     if spec is None:
-        return [_fixed(evidence, scaling)]
+        return [_budget(evidence, None, scaling) if scaling.limit == "Budget" else _fixed(evidence, scaling)]
     found = _disagreement(evidence)
     if spec.is_external:
         found.append(_external(evidence, spec, scaling))
-        return found + ([_budget(evidence, spec, scaling)] if scaling.limit == "Budget" else [])
+        return found + ([_budget(evidence, spec.budget, scaling)] if scaling.limit == "Budget" else [])
     found.append(_without_metrics(evidence, scaling) if _lacks_metrics(evidence) else _decided(evidence, spec, scaling))
     return found + foresight_explanations(evidence, spec, scaling)
 
@@ -96,7 +96,7 @@ def _decided(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) 
         case "MaxReplicas" if _recommended(scaling) > spec.max_replicas:
             return _at_most(evidence, spec, scaling)
         case "Budget":
-            return _budget(evidence, spec, scaling)
+            return _budget(evidence, spec.budget, scaling)
         case "Step":
             return _step(spec, scaling)
         case "Window":
@@ -155,17 +155,17 @@ def _all_there_may_be(spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanat
     )
 
 
-def _budget(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
+def _budget(evidence: Evidence, own: BudgetSpec | None, scaling: ScalingStatus) -> Explanation:
     # Windows and steps may want more than the policies do.
     of = f" of the {_recommended(scaling)} that are asked for" if _recommended(scaling) > scaling.desired else ""
-    name = spec.budget.name if spec.budget else ""
+    name = f"budget {own.name}, which it shares with other pools," if own else "a budget over namespaces"
+    larger = "ask whoever installed the operator: it is the chart's value budgets"
     return Explanation(
         cause=Cause.BUDGET,
         kind="problem" if _requests(evidence) else "note",
-        what=f"The pool has {counted(scaling.desired, 'replica')}{of}: budget {name}, which it shares with other pools,"
-        " leaves it no more",
+        what=f"The pool has {counted(scaling.desired, 'replica')}{of}: {name} leaves it no more",
         said=scaling.reason,
-        next=_ways_to_more(evidence, spec.budget, scaling) if spec.budget else (),
+        next=_ways_to_more(evidence, own, scaling) if own else (larger,),
     )
 
 

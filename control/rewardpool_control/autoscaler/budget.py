@@ -1,4 +1,4 @@
-"""Budget of replicas that several pools of a namespace share, dealt out by need and rank.
+"""Budget of replicas that several pools share, of a namespace or of several, dealt out by need and rank.
 
 Every pool of a budget deals all of it out, from the claims of all its pools, and takes what falls to itself:
 
@@ -61,7 +61,7 @@ def allowance(mine: Claim, others: Sequence[Claim]) -> Allowance:
         replicas = kept + _deal(_growth(claims, shares), room)[mine.pool]
     if replicas >= mine.wanted:
         return Allowance(replicas=replicas)
-    takers = _takers(others, shares)
+    takers = _takers(mine, others, shares)
     return Allowance(
         replicas=replicas,
         reason=_reason(total, takers, to_come=share - replicas),
@@ -146,7 +146,7 @@ def disagreement(budget: BudgetSpec, pool: str, others: Sequence[Claim]) -> str 
     """Return the totals that pools state, in words that stay the same while they do; None when all state the same."""
     stated: dict[int, list[str]] = {budget.max_replicas: [pool]}
     for claim in others:
-        stated.setdefault(claim.total, []).append(claim.pool)
+        stated.setdefault(claim.total, []).append(claim.pool.rpartition("/")[2])
     if len(stated) == 1:
         return None
     parts = [f"{total} by {_some(sorted(pools))}" for total, pools in sorted(stated.items())]
@@ -215,6 +215,7 @@ class _Taker:
     """Another pool that has some of the budget, or is to have it."""
 
     claim: Claim
+    shown: str
     share: int
 
     @property
@@ -224,12 +225,14 @@ class _Taker:
     @property
     def words(self) -> str:
         why = ", for which a trainer waits," if self.claim.stalled else ""
-        return f"{self.claim.pool}{why} {'is to have' if self.share > self.claim.allocated else 'has'} {self.replicas}"
+        return f"{self.shown}{why} {'is to have' if self.share > self.claim.allocated else 'has'} {self.replicas}"
 
 
-def _takers(others: Sequence[Claim], shares: Mapping[str, int]) -> list[_Taker]:
+def _takers(mine: Claim, others: Sequence[Claim], shares: Mapping[str, int]) -> list[_Taker]:
     """Return those pools, the ones with most first."""
-    takers = [_Taker(claim=claim, share=shares[claim.pool]) for claim in others]
+    takers = [
+        _Taker(claim=claim, shown=_shown(claim.pool, beside=mine.pool), share=shares[claim.pool]) for claim in others
+    ]
     return sorted((taker for taker in takers if taker.replicas), key=lambda taker: (-taker.replicas, taker.claim.pool))
 
 
@@ -242,6 +245,12 @@ def _reason(total: int, takers: Sequence[_Taker], *, to_come: int) -> str:
     if parts:
         words += f": {', '.join(parts)}"
     return f"{words}; {to_come} of them are to come here" if to_come else words
+
+
+def _shown(pool: str, *, beside: str) -> str:
+    """Return the name of a pool for readers of another one, who need not see the names of another namespace."""
+    namespace, _, name = pool.rpartition("/")
+    return name if namespace == beside.rpartition("/")[0] else f"a pool of {namespace}"
 
 
 def _some(pools: Sequence[str]) -> str:

@@ -67,7 +67,7 @@ class Claim:
     """Replicas that one pool of a budget wants and has."""
 
     pool: str
-    """Name; all pools of a budget are of one namespace."""
+    """NAMESPACE/NAME."""
     total: int
     """The budget, as this pool states it."""
     priority: int = 0
@@ -92,7 +92,7 @@ class Signals:
     now: datetime
     """Timezone-aware, UTC."""
     pool: str = ""
-    """Name of the pool, by which other pools of a budget know it."""
+    """NAMESPACE/NAME of the pool, by which other pools of a budget know it."""
     load: LoadStatus | None
     """Requests at the routers that say what they have; None when none does."""
     partial: bool = False

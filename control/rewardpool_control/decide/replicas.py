@@ -32,7 +32,7 @@ def _signals(snapshot: Snapshot) -> Signals:
     unlisted = sum(worker.answering and not snapshot.is_listed(worker) for worker in active) if spare else 0
     return Signals(
         now=snapshot.now,
-        pool=snapshot.pool.metadata.name,
+        pool=f"{snapshot.pool.metadata.namespace}/{snapshot.pool.metadata.name}",
         load=least_load(snapshot),
         partial=missing_metrics(snapshot) is not None,
         replicas=len(active) - spare,

@@ -20,26 +20,40 @@ from rewardpool_control.autoscaler.signals import Claim
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key, Store
+from rewardpool_operator.kubernetes.namespace_budgets import NO_BUDGETS, NamespaceBudgets
 from rewardpool_operator.left_out import with_sane_status
+
+Budget = tuple[str | None, str]
+"""Name of a budget, behind its namespace; of one over namespaces behind None."""
 
 
 class Budgets:
     """The budgets of all pools."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        over_namespaces: NamespaceBudgets = NO_BUDGETS,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._store = store
+        self._over_namespaces = over_namespaces
         self._clock = clock
         self._decided: dict[Key, int] = {}
-        self._claimed: dict[Key, tuple[str, Claim]] = {}
+        self._claimed: dict[Key, tuple[Budget, Claim]] = {}
         self._parsed: dict[Key, tuple[Object, RewardPool | None]] = {}
+
+    def bound(self, pool: RewardPool) -> RewardPool:
+        """Return the pool as a budget over its namespace has it; see `NamespaceBudgets.bound`."""
+        return self._over_namespaces.bound(pool)
 
     def claims(self, key: Key) -> tuple[Claim, ...]:
         """Return the present claims of the other pools of this pool's budget."""
-        mine = self._store.pool(key)
-        name = _budget_of(mine) if mine is not None else None
-        if name is None:
+        budget = self._budget_of(key)
+        if budget is None:
             return ()
-        found = (self._claim(other) for other in self._members(key[0], name) if other != key)
+        found = (self._claim(other) for other in self._members(budget) if other != key)
         return tuple(claim for claim in found if claim is not None)
 
     def decided(self, key: Key, status: RewardPoolStatus) -> None:
@@ -53,24 +67,32 @@ class Budgets:
             self._claimed[key] = now
         if now == before:
             return []
-        budgets = {name for name, _ in filter(None, (before, now))}
-        return [other for name in budgets for other in self._members(key[0], name) if other != key]
+        budgets = {budget for budget, _ in filter(None, (before, now))}
+        return [other for budget in budgets for other in self._members(budget) if other != key]
 
     def forget(self, key: Key) -> None:
         """Forget a pool that is gone, or that another operator decides about."""
         self._decided.pop(key, None)
         self._parsed.pop(key, None)
 
-    def _members(self, namespace: str, name: str) -> list[Key]:
-        found = ((key, self._store.pool(key)) for key in self._store.pools() if key[0] == namespace)
-        return [key for key, pool in found if pool is not None and _budget_of(pool) == name]
+    def _members(self, budget: Budget) -> list[Key]:
+        return [key for key in self._store.pools() if self._budget_of(key) == budget]
 
-    def _named_claim(self, key: Key) -> tuple[str, Claim] | None:
-        """Budget and claim, as far as others are to know: that a while has passed they notice by themselves."""
+    def _budget_of(self, key: Key) -> Budget | None:
         pool = self._store.pool(key)
-        name = _budget_of(pool) if pool is not None else None
-        claim = self._claim(key) if name is not None else None
-        return (name, replace(claim, yielded=False)) if name is not None and claim is not None else None
+        if pool is None:
+            return None
+        over = self._over_namespaces.name_for(key[0])
+        if over is not None:
+            return None, over
+        own = (pool["spec"].get("autoscaling") or {}).get("budget") or {}
+        return (key[0], own["name"]) if own.get("name") else None
+
+    def _named_claim(self, key: Key) -> tuple[Budget, Claim] | None:
+        """Budget and claim, as far as others are to know: that a while has passed they notice by themselves."""
+        budget = self._budget_of(key)
+        claim = self._claim(key) if budget is not None else None
+        return (budget, replace(claim, yielded=False)) if budget is not None and claim is not None else None
 
     def _claim(self, key: Key) -> Claim | None:
         objects = self._store.objects(key)
@@ -80,22 +102,16 @@ class Budgets:
         return claim_of(pool, objects, decided=self._decided.get(key, 0), now=self._clock())
 
     def _pool_of(self, key: Key, found: Object) -> RewardPool | None:
-        """The pool as its model, parsed once for each of its versions; None for one that is left alone."""
+        """The pool as its budget has it, parsed once for each of its versions; None for one that is left alone."""
         known = self._parsed.get(key)
         if known is None or known[0] is not found:
             try:
-                known = found, RewardPool.model_validate(with_sane_status(found, now=datetime.now(UTC)), extra="ignore")
+                sane = with_sane_status(found, now=datetime.now(UTC))
+                known = found, self.bound(RewardPool.model_validate(sane, extra="ignore"))
             except ValidationError:
                 known = found, None
             self._parsed[key] = known
         return known[1]
-
-
-def _budget_of(pool: Object) -> str | None:
-    """The budget's name."""
-    budget = (pool["spec"].get("autoscaling") or {}).get("budget") or {}
-    name: str | None = budget.get("name")
-    return name
 
 
 def claim_of(pool: RewardPool, objects: Objects, *, decided: int, now: datetime) -> Claim | None:
@@ -113,7 +129,7 @@ def claim_of(pool: RewardPool, objects: Objects, *, decided: int, now: datetime)
     wanted = 0 if over else _wanted(scaling, pool.status)
     decision = pool.status.scaling
     return budget.claim(
-        pool=pool.metadata.name,
+        pool=f"{pool.metadata.namespace}/{pool.metadata.name}",
         scaling=scaling,
         budget=scaling.budget,
         wanted=wanted,

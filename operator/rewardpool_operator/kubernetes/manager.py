@@ -27,6 +27,7 @@ from rewardpool_operator.kubernetes.cache.store import OF_ALL_POOLS, Key, Store
 from rewardpool_operator.kubernetes.demands import Strays
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
+from rewardpool_operator.kubernetes.namespace_budgets import NO_BUDGETS, NamespaceBudgets
 from rewardpool_operator.kubernetes.namespaces import Namespaces
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
@@ -63,6 +64,7 @@ class Manager:
         image: str,
         identity: OperatorIdentity | None = None,
         defaults: PoolDefaults = NO_DEFAULTS,
+        budgets: NamespaceBudgets = NO_BUDGETS,
         namespaces: Sequence[str] = (),
         acting: Callable[[], Acting] = lambda: Acting.FULL,
         concurrent_upgrades: int = 1,
@@ -74,7 +76,7 @@ class Manager:
         self._reconcilers: dict[Key, PoolReconciler] = {}
         self._has_ended = False
         self._workers: Workers[Key] = Workers(self._look)
-        self._budgets = Budgets(self.store)
+        self._budgets = Budgets(self.store, over_namespaces=budgets)
         self._upgrade_slots = UpgradeSlots(concurrent_upgrades, wake=lambda key: self._changed([key]))
         watched = namespaces or ("",)
         self._reflectors = [

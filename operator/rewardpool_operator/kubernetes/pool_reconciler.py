@@ -374,7 +374,8 @@ class PoolReconciler:
     def _stored(self, found: Object) -> StoredPool:
         """The pool with its model, parsed once for each of its versions."""
         if self._parsed is None or self._parsed.object is not found:
-            before, self._parsed = self._parsed, StoredPool.parse(found)
+            stored = StoredPool.parse(found)
+            before, self._parsed = self._parsed, replace(stored, pool=self._budgets.bound(stored.pool))
             problems = self._parsed.problems
             if problems and (before is None or before.problems != problems):
                 log.warning("the stored pool is not valid, so its size stays as it is: %s", "; ".join(problems))

@@ -198,6 +198,16 @@ def test_a_pool_that_has_all_of_its_budget_can_only_have_a_larger_one():
     assert step.startswith("raise spec.autoscaling.budget.maxReplicas")
 
 
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_a_pool_under_a_budget_over_namespaces_is_told_whose_it_is(is_fixed):
+    pool = a_pool(scaling=decided(4, 6, "Budget"))
+    if is_fixed:
+        pool = pool.model_copy(update={"spec": pool.spec.model_copy(update={"autoscaling": None})})
+    found = explained(pool, Cause.BUDGET)
+    assert found.what.endswith("a budget over namespaces leaves it no more")
+    assert found.next == ("ask whoever installed the operator: it is the chart's value budgets",)
+
+
 def test_on_one_machine_the_manifest_is_to_be_changed():
     (step,) = explained(a_pool(scaling=decided(8, 12, "MaxReplicas")), Cause.AT_MOST, is_local=True).next
     assert step == 'merge {"spec":{"autoscaling":{"maxReplicas":12}}} into the manifest, then rewardpool up -f MANIFEST'

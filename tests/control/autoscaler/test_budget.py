@@ -96,6 +96,11 @@ def test_the_reason_names_who_has_the_rest():
     assert (left.replicas, left.reason, left.taken_by) == (2, words, ("b", "c"))
 
 
+def test_the_reason_names_no_pool_of_another_namespace():
+    left = allowance(a_claim("team-a/rm", 3, 1), [a_claim("team-a/other", 1, 1), a_claim("team-b/secret", 2, 2)])
+    assert left.reason == "the budget has 4 replicas: a pool of team-b has 2, other has 1"
+
+
 def test_the_reason_names_who_is_to_have_what_is_given_up():
     left = allowance(a_claim("a", 4, 4), [a_claim("b", 3, 0, stalled=True)])
     words = "the budget has 4 replicas: b, for which a trainer waits, is to have 3"

@@ -29,7 +29,7 @@ def scaling_of(*workers, **given):
 
 
 def another(wanted, held, *, total=4, **fields):
-    return Claim(pool="other", total=total, wanted=wanted, allocated=held, **fields)
+    return Claim(pool="rl/other", total=total, wanted=wanted, allocated=held, **fields)
 
 
 @pytest.mark.parametrize(("policy", "replicas"), [(QUEUE, None), (EXTERNAL, 9)])

@@ -7,12 +7,16 @@ from support.decide_builders import NOW
 from support.kube_builders import a_pod
 
 from rewardpool_api import RewardPoolStatus, names
+from rewardpool_api.autoscaling import BudgetSpec
 from rewardpool_kube import resources
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
+from rewardpool_operator.kubernetes.namespace_budgets import NamespaceBudgets
 
 MINE, OTHER = ("rl", "mine"), ("rl", "other")
+OF_TEAMS = BudgetSpec(name="all", max_replicas=9)
+OVER_NAMESPACES = NamespaceBudgets({"team-a": OF_TEAMS, "team-b": OF_TEAMS})
 QUEUE_DEPTH = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
 
 
@@ -21,7 +25,7 @@ class Namespace:
 
     def __init__(self) -> None:
         self.store = Store()
-        self.budgets = Budgets(self.store, clock=lambda: NOW)
+        self.budgets = Budgets(self.store, over_namespaces=OVER_NAMESPACES, clock=lambda: NOW)
         self._version = 0
         self.pool("mine")
 
@@ -78,7 +82,21 @@ def test_only_pools_of_the_same_budget_and_namespace_are_seen(namespace: Namespa
     namespace.pool("other")
     namespace.pool("elsewhere", namespace="lab")
     namespace.pool("another", budget={"name": "cpus", "maxReplicas": 4})
-    assert [claim.pool for claim in namespace.budgets.claims(MINE)] == ["other"]
+    assert [claim.pool for claim in namespace.budgets.claims(MINE)] == ["rl/other"]
+
+
+def test_pools_of_a_budget_over_namespaces_see_each_other_whatever_they_say_of_budgets(namespace: Namespace) -> None:
+    namespace.pool("one", namespace="team-a")
+    namespace.pool("two", namespace="team-a", budget={"name": "own", "maxReplicas": 100})
+    namespace.pool("three", namespace="team-b")
+    claims = namespace.budgets.claims(("team-a", "one"))
+    assert sorted((claim.pool, claim.total) for claim in claims) == [("team-a/two", 9), ("team-b/three", 9)]
+
+
+def test_a_claim_wakes_pools_of_the_other_namespaces(namespace: Namespace) -> None:
+    for team in ("team-a", "team-b"):
+        namespace.pool("one", namespace=team)
+    assert namespace.budgets.woken_by(("team-a", "one")) == [("team-b", "one")]
 
 
 def test_a_pool_without_a_budget_sees_nobody(namespace: Namespace) -> None:
