@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo distil smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites cluster-runs e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release rehearsal rehearsal-short tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
+.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo distil smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites cluster-runs e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-teachers e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release rehearsal rehearsal-short tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -305,6 +305,9 @@ e2e-engines: setup setup-sglang ## A rollout from vLLM to SGLang under load on a
 
 e2e-models: setup ## From one model to another and back while groups are rated, on a real cluster (5 minutes; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m two_models
+
+e2e-teachers: setup ## Two teachers and a judge that one job announces, from zero and back, one by its gateway too, on a real cluster (10 minutes; needs the same)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m two_teachers
 
 e2e-control-loop: setup-dev ## The election, rollouts without an end in sight and a shared pool, on a real cluster (20 minutes; CONTROL_LOOP="--only refused_pods"; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m control_loop $(CONTROL_LOOP)
