@@ -41,7 +41,7 @@ class Cluster:
     kube: Kube
     namespace: str
     context: str | None = None
-    """Of the kubeconfig; None in a pod."""
+    """Context of the kubeconfig; None in a pod."""
 
     async def pool(self, name: str) -> RewardPool:
         """The pool of that name.

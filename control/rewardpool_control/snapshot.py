@@ -16,7 +16,7 @@ from rewardpool_control.golden_set import GoldenProblem, GoldenScores, GoldenSet
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a worker or router does not come up, or a step of a pass is not done."""
+    """Reason why a worker or router does not come up, or a step of a pass is not done."""
 
     reason: str
     """One CamelCase word: ModelNotFound, PortInUse, OutOfMemory, EngineExited, ImagePull …"""
@@ -73,10 +73,10 @@ class Worker:
     in_flight: int | None = None
     """Requests it is working on, by its own count; None when it does not say."""
     unschedulable: str | None = None
-    """Why no node takes it, in the scheduler's words; they begin with SchedulingGated where it is not to look yet."""
+    """Reason why no node takes it, in the scheduler's words; they begin with SchedulingGated where it is to wait."""
     failure: Failure | None = None
     no_score: str | None = None
-    """Why it gives no score, in its own words; None while it answers, or where it said nothing yet."""
+    """Reason why it gives no score, in its own words; None while it answers, or where it said nothing yet."""
     restarts: int = 0
     max_model_len: int | None = None
     """Longest sample in tokens, as the engine says."""
@@ -182,7 +182,7 @@ class WorkerSet:
     golden: GoldenScores | None = None
     """Its workers' scores of the golden set, once they were requested; never part of a plan."""
     refused: str | None = None
-    """Why Kubernetes does not make all of its workers, such as a quota, in its words; never part of a plan."""
+    """Reason why Kubernetes does not make all of its workers, such as a quota, in its words; never part of a plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,13 +216,13 @@ class Snapshot:
     ca_bundle: str | None = None
     """Certificates that verify the routers, PEM in base64; None for http."""
     tls_problem: str | None = None
-    """Why the certificate of `spec.router.tls` cannot be used; no router is started or changed until it can."""
+    """Reason why the certificate of `spec.router.tls` cannot be used; no router is started or changed until it can."""
     rotation: KeyRotation | None = None
     """Progress of a change of the keys; None for a pool whose keys never changed."""
     key_refused: str | None = None
-    """Why an edit of the keys' Secret is taken back."""
+    """Reason why an edit of the keys' Secret is taken back."""
     routers_refused: str | None = None
-    """Why Kubernetes does not make all routers, in its words."""
+    """Reason why Kubernetes does not make all routers, in its words."""
     failures: tuple[Failure, ...] = ()
     """Steps of earlier passes that fail, and what keeps the operator from seeing the pool; most important first."""
 

@@ -1,4 +1,4 @@
-"""How much of a pass is the API server's: the seconds in which the pass had a call to it under way.
+"""Share of a pass that is the API server's: the seconds in which the pass had a call to it under way.
 
 Calls of one pass run beside each other, so what is summed up is time with any of them, and not their own times.
 """
@@ -12,7 +12,7 @@ from time import monotonic
 
 @dataclass
 class ApiServerTime:
-    """Of one pass."""
+    """Seconds of one pass."""
 
     clock: Callable[[], float] = monotonic
     _calls: int = 0

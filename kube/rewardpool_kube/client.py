@@ -52,7 +52,7 @@ LONGEST_TEXT: Final = 2**24
 """Bytes; the metrics of a router that saw many workers are some."""
 
 NO_NAMES: Final = frozenset({"", ".", ".."})
-"""What no object is called, and what would be another path."""
+"""Names that no object has, and that would be another path."""
 
 MOST_CONNECTIONS: Final = 0
 """At a time, where 0 is no bound: a watch holds one for good, and there are eight for each namespace that is served by
@@ -63,7 +63,7 @@ PAGE: Final = 50
 
 
 class _Sent(TypedDict, total=False):
-    """What a call sends beside its verb and path."""
+    """Content of a call beside its verb and path."""
 
     query: Mapping[str, str]
     body: Object | Sequence[Object]
@@ -115,7 +115,7 @@ class Kube:
         return str(self._configuration.host)
 
     def is_away(self) -> bool:
-        """Whether the API server did not answer the last call, a moment ago. After that it is worth another try."""
+        """Return whether the API server did not answer the last call, a moment ago; later it is worth another try."""
         return self._unanswered_at is not None and monotonic() - self._unanswered_at < AWAY_SECONDS
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
@@ -155,7 +155,7 @@ class Kube:
     async def watch(
         self, resource: Resource, namespace: str, *, version: str, seconds: int, selector: str = ""
     ) -> AsyncGenerator[WatchEvent, None]:
-        """What changes after `version`, until the API server ends the watch after about `seconds`.
+        """Yield the changes after `version`, until the API server ends the watch after about `seconds`.
 
         Raises:
             KubeError: status 410 when the version is older than the API server remembers: list again.
@@ -377,7 +377,7 @@ class Kube:
 
 
 _GATEWAYS: Final = frozenset({502, 503, 504})
-"""What load balancers answer for an API server that is not there."""
+"""Statuses with which load balancers answer for a missing API server."""
 
 _METHODS: Final[Mapping[Verb, str]] = {
     "get": "GET",

@@ -1,4 +1,4 @@
-"""Where the API server is, and by what credentials and proxy it is reached.
+"""Address of the API server, with credentials and proxy.
 
 $KUBECONFIG where it is set, else the pod's ServiceAccount, else `~/.kube/config`. Kubeconfigs are read as kubectl reads
 them, where the library reads them otherwise:
@@ -33,9 +33,9 @@ class Access:
 
     configuration: Configuration
     namespace: str
-    """Of the pod, or of the kubeconfig's context."""
+    """Namespace of the pod, or of the kubeconfig's context."""
     context: str | None = None
-    """Of the kubeconfig; None in a pod."""
+    """Context of the kubeconfig; None in a pod."""
 
 
 def is_in_pod(environ: Mapping[str, str] = os.environ) -> bool:

@@ -1,4 +1,4 @@
-"""What a call to an API server raises: it is refused (`KubeError`), or not answered (`KubeUnreachableError`)."""
+"""Errors of a call to an API server: it is refused (`KubeError`), or not answered (`KubeUnreachableError`)."""
 
 from http import HTTPStatus
 
@@ -26,7 +26,7 @@ class KubeError(RuntimeError):
 
     @property
     def is_not_found(self) -> bool:
-        """Whether there is no such object. A 404 without that word is somebody else's: of a path that a proxy lacks."""
+        """True if there is no such object. A 404 without that word is somebody else's: of a path that a proxy lacks."""
         return (self.status, self.reason) == (404, "NotFound")
 
 

@@ -33,7 +33,7 @@ class Place:
     """A folder in which modules may be: one of those that were given, or one below."""
 
     folder: int
-    """Which of the folders that were given, from 0."""
+    """Index of the given folder, from 0."""
     path: Path
 
 

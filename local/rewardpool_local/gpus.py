@@ -1,4 +1,4 @@
-"""Which GPUs of this machine a pool may have, and whether they are enough: pure, but for asking nvidia-smi.
+"""GPUs of this machine that a pool may have, and whether they are enough: pure, but for asking nvidia-smi.
 
     nvidia-smi (`find`) + CUDA_VISIBLE_DEVICES -> `choose_visible` -> `refusal`, before anything starts
                                                                    -> gpu_shares.py, for each replica

@@ -76,7 +76,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class _End:
-    """Why the pool does not run any more, as its condition says it."""
+    """Reason why the pool does not run any more, as its condition says it."""
 
     reason: str
     message: str
@@ -162,9 +162,9 @@ class Supervisor:
         self._throughputs = Throughputs()
         self._demands = DemandFiles(folder.demands)
         self._unread = ""
-        """Why the manifest that is wanted cannot be read, in words; empty where it can."""
+        """Reason why the manifest that is wanted cannot be read, in words; empty where it can."""
         self._failed_with = ""
-        """Why the last pass failed, in words; empty where it succeeded."""
+        """Reason why the last pass failed, in words; empty where it succeeded."""
         self._gpu_claim = GpuClaim(folder.gpu)
         self._revisions: frozenset[str] = frozenset()
         """Those that are written down."""

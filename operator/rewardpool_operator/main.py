@@ -49,8 +49,8 @@ T = TypeVar("T")
 LONGEST_BACKOFF_SECONDS: Final = 15.0
 """Between two attempts of kopf to read the list of APIs."""
 GC_THRESHOLDS: Final = (20_000, 20, 20)
-"""Of Python's garbage collector. By its defaults it looks through all that watches keep for good again and again, for a
-few hundred new objects each time; next to nothing here makes cycles."""
+"""Thresholds of Python's garbage collector. By its defaults it goes through all that watches keep for good again and
+again, for a few hundred new objects each time; next to nothing here makes cycles."""
 RUNNING: Final = "the operator runs"
 """First line of the log once the cluster answered."""
 
@@ -118,16 +118,16 @@ def frame_settings() -> kopf.OperatorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How the operator is run: the options of `rewardpool operator run`."""
+    """Options of `rewardpool operator run`."""
 
     namespaces: Sequence[str] = ()
     """Namespaces to serve; none of them means all."""
     ports: Ports = field(default_factory=Ports)
-    """Where this process itself serves what the front serves in the chart."""
+    """Address at which this process serves what the front serves in the chart."""
     front_socket: Path | None = None
     """Unix socket for the front; None makes none."""
     front_page: bool = False
-    """Whether the front gets the pools, for its page."""
+    """True if the front gets the pools, for its page."""
     probe_socket: Path | None = None
     """Unix socket for the kubelet's probe; None makes none."""
     lease: tuple[str, str] | None = None

@@ -77,9 +77,9 @@ class ProbeResult:
     certificate: CertificateStatus | None = None
     """True if its numbers depended on how they were asked for; None when it does not say."""
     error: str | None = None
-    """Why there was no score, in the worker's words."""
+    """Reason why there was no score, in the worker's words."""
     failure: Failure | None = None
-    """Why this process never gives one; None where another question may bring one."""
+    """Reason why this process never gives one; None where another question may bring one."""
     reached: bool = True
     """Something listens at the worker's address; while an engine loads, nothing does."""
 
@@ -189,7 +189,7 @@ async def read_in_flight(session: aiohttp.ClientSession, worker_url: str, *, key
     stated = (answer or {}).get("in_flight")
     count = count_of(stated)
     if count is None:
-        log.warning("%s is working on %.60r requests, which is no number of requests: left out", worker_url, stated)
+        log.warning("%s is working on %.60r requests, which is not a number of requests: left out", worker_url, stated)
     return count
 
 
@@ -203,7 +203,7 @@ class Turned:
     weights_lost: bool = False
     """It woke and scores differently than before: nothing but a new start repairs that."""
     error: str = ""
-    """Why not, in the worker's words."""
+    """Reason why not, in the worker's words."""
 
 
 async def turn(session: aiohttp.ClientSession, worker_url: str, *, awake: bool, key: str | None) -> Turned:

@@ -1,4 +1,4 @@
-"""Who may see the page: a token is exchanged once for the secret of a session, so it is in no address and no log.
+"""Access to the page: a token is exchanged once for the secret of a session, so it is in no address and no log.
 
 The token's judge differs (`Access`): on one machine a file that only its user reads, in a cluster the API server. The
 sessions are the same: random, in memory, bounded, and ended after a day. Whoever fails too often has to wait.
@@ -23,7 +23,7 @@ MAX_FAILURES: Final = 10
 """Sign-ins that may fail from one address within `FAILURE_SECONDS`."""
 FAILURE_SECONDS: Final = 60.0
 MAX_ADDRESSES: Final = 1024
-"""Whose failures are remembered."""
+"""Addresses whose failures are remembered."""
 
 
 class Viewer(Protocol):
@@ -34,16 +34,16 @@ class Viewer(Protocol):
 
     @property
     def user(self) -> str:
-        """Who it is: what somebody may have open is counted by it."""
+        """Name of the user, by which open streams are counted."""
 
     async def is_valid(self) -> bool:
-        """Whether the token that began the session still counts."""
+        """Return whether the token that began the session still counts."""
 
     async def may_see(self, namespace: str) -> bool:
-        """Whether the pools of this namespace may be shown."""
+        """Return whether the pools of this namespace may be shown."""
 
     async def may_see_workers(self, namespace: str) -> bool:
-        """Whether the workers of those pools may be shown, one by one."""
+        """Return whether the workers of those pools may be shown, one by one."""
 
 
 class Access(Protocol):
@@ -52,10 +52,10 @@ class Access(Protocol):
     hosts: frozenset[str] | None
     """Names in an address by which the page may be asked, without their ports; None means any."""
     hint: str
-    """Where a token comes from, in a sentence."""
+    """Source of a token, in a sentence."""
 
     async def viewer(self, token: str) -> Viewer | None:
-        """Whose token it is; None for one that is not valid.
+        """Return the user of a token; None where it is not valid.
 
         Raises:
             OSError: nobody can say so now.
@@ -72,11 +72,11 @@ class Everything:
         return True
 
     async def may_see(self, namespace: str) -> bool:
-        """Whether the pools of this namespace may be shown."""
+        """Return whether the pools of this namespace may be shown."""
         return True
 
     async def may_see_workers(self, namespace: str) -> bool:
-        """Whether the workers of those pools may be shown, one by one."""
+        """Return whether the workers of those pools may be shown, one by one."""
         return True
 
 
@@ -90,7 +90,7 @@ class TokenFile:
         self._file = file
 
     async def viewer(self, token: str) -> Viewer | None:
-        """Whose token it is; None for one that is not valid."""
+        """Return the user of a token; None where it is not valid."""
         expected = self._file.read_text().strip()
         return Everything() if expected and hmac.compare_digest(token.encode(), expected.encode()) else None
 
@@ -124,7 +124,7 @@ class Sessions:
         self._sessions.remove(next(one for one in self._sessions if one.viewer.user == user))
 
     def find(self, secret: str) -> Viewer | None:
-        """Whose session this is; None when there is none, or it ended."""
+        """Return the user of a session; None where there is none, or it ended."""
         given = secret.encode(errors="surrogateescape")  # of a header, which has bytes
         return next((one.viewer for one in self._living() if hmac.compare_digest(one.secret.encode(), given)), None)
 

@@ -1,4 +1,4 @@
-"""What is remembered of each pool: its size, load, rate and latency over the last hour. No clock, no calls.
+"""History of each pool: its size, load, rate and latency over the last hour. No clock, no calls.
 
 The routers count requests and their seconds since they started; a rate is what came between two looks.
 """
@@ -14,14 +14,14 @@ from rewardpool_page.source import Counts, Seen
 SAMPLE_SECONDS: Final = 10.0
 """Between two samples that are kept."""
 MAX_SAMPLES: Final = 360
-"""Of a pool: an hour."""
+"""Samples of a pool: an hour."""
 RATE_SECONDS: Final = 5.0
 """A rate is measured over at least so long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """What the routers answered over the last seconds."""
+    """Answers of the routers over the last seconds."""
 
     per_second: float
     mean_seconds: float | None
@@ -45,7 +45,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Remembered:
-    """What a view takes from the history of one pool."""
+    """Part of one pool's history that a view shows."""
 
     traffic: Traffic | None = None
     samples: tuple[Sample, ...] = ()
@@ -132,6 +132,6 @@ class History:
             self._pools[key].take(seen, now)
 
     def of(self, pool: str) -> Remembered:
-        """What is remembered of the pool `namespace/name`."""
+        """Return the history of the pool `namespace/name`."""
         known = self._pools.get(pool)
         return Remembered(traffic=known.traffic, samples=tuple(known.samples)) if known else Remembered()

@@ -182,7 +182,7 @@ class _Server:
         return response
 
     async def _news(self, request: web.Request) -> AsyncIterator[str]:
-        """What is new for this watcher, once a second at most, until its session ends."""
+        """News for this watcher, once a second at most, until its session ends."""
         chosen, silent = request.query.get("pool"), 0.0
         said: dict[str, Any] = {}
         while (viewer := await self._find_viewer(request)) is not None:
@@ -216,7 +216,7 @@ class _Server:
         return web.Response(text=text)
 
     async def _shown_to(self, viewer: Viewer, snapshot: Snapshot, chosen: str | None) -> dict[str, Any]:
-        """What of the snapshot this one may see: the list, and the chosen pool with its history."""
+        """Return the part of the snapshot that the user may see: the list, and the chosen pool with its history."""
         seen = await _seen_by(viewer, snapshot)
         pool = snapshot.pools.get(chosen or "")
         pool = pool if pool is not None and pool.namespace in seen else None
@@ -231,7 +231,7 @@ class _Server:
 
     @property
     def _signs_out(self) -> bool:
-        """Whether a browser may be somebody else's than the machine's own user."""
+        """True if a browser may be somebody else's than the machine's own user."""
         return self._access.hosts is None
 
     async def _find_viewer(self, request: web.Request) -> Viewer | None:
@@ -272,7 +272,7 @@ def _secret_of(request: web.Request) -> str:
 
 
 def _is_https(request: web.Request) -> bool:
-    """Whether the browser speaks HTTPS, to this server or to the proxy before it."""
+    """Return whether the browser speaks HTTPS, to this server or to the proxy before it."""
     return request.headers.get("X-Forwarded-Proto", request.scheme) == "https"
 
 

@@ -1,4 +1,4 @@
-"""Who knows the pools: what the page asks of a machine or a cluster."""
+"""Source of the page's data: what it asks of a machine or a cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from rewardpool_api import RewardPool
 from rewardpool_page.access import Viewer
 
 MAX_LOG_BYTES: Final = 64 << 10
-"""Of the end of a log."""
+"""Bytes of the end of a log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What a pool's routers counted since they started."""
+    """Counts of a pool's routers since they started."""
 
     answered: int
     seconds: float

@@ -84,7 +84,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizing:
-    """Why the pool has its size."""
+    """Reason why the pool has its size."""
 
     reason: str
     limit: str | None
@@ -124,7 +124,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """Which revisions there are."""
+    """Revisions of the pool."""
 
     current: str
     stable: str | None
@@ -135,7 +135,7 @@ class Rollout:
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """How far the model is."""
+    """Progress of the model."""
 
     phase: str
     done_bytes: int
@@ -155,7 +155,7 @@ class Detail:
     max_model_len: int | None
     sleep: str | None
     headline: str
-    """What is the matter, in words; what the condition Ready says where nothing is."""
+    """Problem, in words; the message of the condition Ready where there is none."""
     sizing: Sizing | None
     workers: tuple[Replica, ...]
     more_workers: int
@@ -244,7 +244,7 @@ def state_of(status: RewardPoolStatus) -> tuple[str, Tone]:
 
 
 def desired_of(status: RewardPoolStatus) -> int:
-    """How many replicas the pool is to have."""
+    """Return the wanted number of replicas."""
     return status.scaling.desired if status.scaling else status.replicas
 
 
@@ -349,7 +349,7 @@ def _tone(condition: Condition) -> Tone:
 
 
 def _changes(status: RewardPoolStatus) -> Iterator[Change]:
-    """What is dated in a status: new sizes, conditions that turned, and a revision that failed."""
+    """Dated parts of a status: new sizes, conditions that turned, and a revision that failed."""
     scaling = status.scaling
     before: int | None = None
     for decision in scaling.history if scaling else ():

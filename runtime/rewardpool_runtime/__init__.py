@@ -1,4 +1,4 @@
-"""What runs on a machine and is no room's own: workers, pools on one machine and trainers share it.
+"""Code that runs on a machine and is no room's own: workers, pools on one machine and trainers share it.
 
 functions        a Python function that scores, in processes of its own, within limits
 frames           how such a process and its supervisor speak: length and JSON

@@ -1,4 +1,4 @@
-"""How applications of aiohttp are served: callers hold nothing for long, and what is no HTTP leaves one line in a log.
+"""Server of aiohttp's applications: callers hold nothing for long, and broken HTTP leaves one line in a log.
 
 aiohttp waits for the end of a request's head, and handlers for that of its body, without a deadline.
 """
@@ -21,8 +21,8 @@ IDLE_SECONDS: Final = 600.0
 
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""How a Host header names this machine. A page of somebody else's whose name was made to lead here (DNS rebinding) asks
-by its own name."""
+"""Names of this machine in a Host header. A foreign page whose name was made to lead here (DNS rebinding) has its own
+name there."""
 
 
 def is_of_another_page(request: web.Request, hosts: frozenset[str] | None, *, linked: bool = False) -> str | None:

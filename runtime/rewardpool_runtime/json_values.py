@@ -141,7 +141,7 @@ def _key(key: Any, path: str) -> str:
 
 def _text(text: str, path: str) -> str:
     if (found := _surrogate(text)) is not None:
-        raise NotJsonError(path, f"has {found!r} in it, a lone surrogate, which is no character")
+        raise NotJsonError(path, f"has {found!r} in it, a lone surrogate, which is not a character")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Who listens at a port of this machine, before a secret or a sample is sent there.
+"""Owner of the listener at a port of this machine, checked before a secret or a sample is sent there.
 
 A port is nobody's: where a program is to listen, any user's may, and it would be given the pool's key and its samples.
 The kernel says who does: user and inode of each listening socket (sock_diag; where that is not to be had, /proc/net),
@@ -32,7 +32,7 @@ _ANY_COOKIE: Final = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
 
 
 class ForeignListenerError(ConnectionError):
-    """Who listens is somebody else's, or cannot be known; the text says who, and where."""
+    """The listener is another user's, or unknown; the text names it and its address."""
 
 
 class Listener(NamedTuple):

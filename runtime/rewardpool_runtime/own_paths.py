@@ -1,4 +1,4 @@
-"""Whether a folder is this user's own: nobody else made it, nor may put another one in its place.
+"""Check that a folder is this user's own: no other user made it, nor may put another one in its place.
 
 What is kept in it says whom a trainer asks for scores, with which key, and what a supervisor runs.
 """
@@ -66,7 +66,7 @@ def _trusted() -> frozenset[int]:
 
 
 def _is_private(group: int) -> bool:
-    """Whether a group has this user alone, as where each user has a group of the same name."""
+    """Return whether a group has this user alone, as where each user has a group of the same name."""
     try:
         found, user = grp.getgrgid(group), pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What a process of this machine has used and does now, as Linux has it in /proc."""
+"""Use and state of a process of this machine, as Linux has it in /proc."""
 
 import os
 import time
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 ASLEEP: Final = frozenset("SDTtI")
 """Letters of states in which a thread could run and waits instead."""
 ENDED: Final = frozenset(("Z", "X", ""))
-"""Of those in which a process runs no more; no letter where there is no such process."""
+"""States in which a process runs no more; no letter where there is no such process."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -74,12 +74,12 @@ def family(pid: int) -> list[int]:
 
 
 class Used(NamedTuple):
-    """What a process and its descendants have used, together."""
+    """Use of a process and its descendants, together."""
 
     cpu_seconds: float
     processes: int
     is_asleep: bool
-    """Whether each thread of each of them waits for something else than a processor."""
+    """True if each thread of each of them waits for something else than a processor."""
 
 
 def used(pid: int) -> Used:

@@ -1,4 +1,4 @@
-"""Where a pool on one machine keeps its state: the folder that `rewardpool up` writes and discovery reads.
+"""State of a pool on one machine: the folder that `rewardpool up` writes and discovery reads.
 
 $REWARDPOOL_STATE_DIR/NAMESPACE/NAME/pool.json    the RewardPool object, with its status, as in a cluster
                                      key          the router's key, mode 0600
@@ -41,7 +41,7 @@ def pools_here(environ: Mapping[str, str]) -> list[str]:
 
 
 def is_supervised(folder: Path) -> bool:
-    """Whether the pool of this folder has a supervisor, without which its status is only a memory.
+    """Return whether the pool of this folder has a supervisor, without which its status is only a memory.
 
     The kernel drops the lock with the process, however it ended. A state file without a lock was written by something
     else and is taken at its word.

@@ -1,4 +1,4 @@
-"""What comes from outside, made fit to be decided on and reported: pure functions that take anything and never raise.
+"""Input from outside, made fit to be decided on and reported: pure functions that take anything and never raise.
 
 Pods' last words, events, annotations, Leases, statuses, routers' and workers' answers: whoever may run a container or
 write an annotation may say anything in them. Text becomes bounded, printable and valid Unicode; a count becomes a count
@@ -17,7 +17,7 @@ SECRET_PART: Final = 12
 MAX_COUNT: Final = 10**12
 """More requests, restarts or bytes than this nobody has; and sums of many fit into 64 bits."""
 NONSENSE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading something that is not what it should be raises."""
+"""Errors that reading malformed data raises."""
 
 
 def printable(value: object, *, most: int, keep: Literal["head", "tail"] = "head") -> str:

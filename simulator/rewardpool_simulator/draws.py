@@ -16,7 +16,7 @@ ANSWER_LENGTHS: Final = 0.6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepDraws:
-    """What was drawn for one step."""
+    """Random numbers of one step."""
 
     rollout_seconds: float
     arrivals: tuple[tuple[float, int], ...]
@@ -27,7 +27,7 @@ class StepDraws:
 
 
 class JobDraws:
-    """What was drawn for one job, step by step as needed."""
+    """Random numbers of one job, step by step as needed."""
 
     def __init__(self, job: JobSpec, service_seconds: Duration, *, seed: str) -> None:
         self._job = job

@@ -82,7 +82,7 @@ class SimulatedFleet:
         """All replicas that have not ended, oldest first."""
         self.desired = 0
         self.changes = 0
-        """How often the wanted size changed."""
+        """Number of changes of the wanted size."""
         self.peak = 0
         self.answered = 0
         self.retried = 0
@@ -125,7 +125,7 @@ class SimulatedFleet:
 
     @property
     def lacks_capacity(self) -> bool:
-        """Whether a replica waits for a node with room."""
+        """True if a replica waits for a node with room."""
         return any(replica.phase is Phase.PENDING for replica in self.replicas)
 
     @property

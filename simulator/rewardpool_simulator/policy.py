@@ -6,7 +6,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What an autoscaler may see of a fleet at one moment."""
+    """View of a fleet that an autoscaler has at one moment."""
 
     now: float
     """Seconds since the trace began."""

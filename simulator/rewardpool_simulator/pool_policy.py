@@ -21,7 +21,7 @@ ROUTER: Final = "router"
 
 
 class Observation(Protocol):
-    """What the operator observes in addition to a `View`."""
+    """Observations of the operator in addition to a `View`."""
 
     @property
     def ready(self) -> Sequence[SimulatedReplica]:
@@ -29,11 +29,11 @@ class Observation(Protocol):
 
     @property
     def lacks_capacity(self) -> bool:
-        """Whether a replica fits on no node."""
+        """True if a replica fits on no node."""
 
     @property
     def metrics_missing(self) -> bool:
-        """Whether the routers' metrics are missing."""
+        """True if the routers' metrics are missing."""
 
     def announcements(self) -> tuple[Announcement, ...]:
         """Return the last announcement of every job."""

@@ -51,7 +51,7 @@ class PolicyRun:
     wait_seconds: float
     gpu_seconds: float
     changes: int
-    """How often the wanted size changed."""
+    """Number of changes of the wanted size."""
     peak: int
     answered: int
     retried: int
@@ -87,7 +87,7 @@ class OpenLoad:
 
     @property
     def is_over(self) -> bool:
-        """Whether all requests came and were answered."""
+        """True if all requests came and were answered."""
         return not self._left
 
     def _submit(self, service_seconds: float) -> None:

@@ -73,7 +73,7 @@ class Duration(ApiModel):
 
 
 class FleetSpec(ApiModel):
-    """What a replica can do, and how many replicas are allowed."""
+    """Speed of a replica, and the allowed number of replicas."""
 
     max_replicas: Annotated[int, Field(ge=1, le=1000)]
     """For every policy."""

@@ -24,7 +24,7 @@ from rewardpool_simulator.trace import JobSpec
 
 
 class Scorer(Protocol):
-    """What answers requests."""
+    """A fleet that answers requests."""
 
     def submit(self, request: Request) -> None:
         """Accept a request, and call its `on_response` once."""

@@ -93,7 +93,7 @@ def test_a_template_that_cannot_be_undone_is_refused(template: str | None, promp
 
 def test_a_placeholder_of_a_picture_is_refused_where_a_model_would_read_it() -> None:
     prompt = "<|vision_start|><|image_pad|><|vision_end|>What is it?"
-    with pytest.raises(InvalidSampleError, match=r"<\|image_pad\|> in it, in the place of what is no text"):
+    with pytest.raises(InvalidSampleError, match=r"<\|image_pad\|> in it, in the place of what is not text"):
         PolicyText().prompt(prompt)
     assert PolicyText().prompt(prompt, strict=False) == prompt
 

@@ -118,7 +118,7 @@ class PolicyText:
             return prompt
         if strict and (medium := next((word for word in MEDIA if word in prompt), None)) is not None:
             problem = (
-                f"the prompt has {medium} in it, in the place of what is no text, and models are sent text alone; "
+                f"the prompt has {medium} in it, in the place of what is not text, and models are sent text alone; "
             )
             raise InvalidSampleError(label, problem + "score such samples by functions")
         for frame in self._frames:

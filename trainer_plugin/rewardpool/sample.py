@@ -105,7 +105,7 @@ def checked_text(text: str, label: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidSampleError(
-            label, f"has {text[error.start]!r} in it, a lone surrogate, which is no character"
+            label, f"has {text[error.start]!r} in it, a lone surrogate, which is not a character"
         ) from None
     return text
 

@@ -1,4 +1,4 @@
-"""Why a worker or a router ended: from its exit status and the end of its log to a reason and a sentence.
+"""Cause of the end of a worker or a router: from its exit status and the end of its log to a reason and a sentence.
 
 The reasons are what conditions and commands show; the sentence names the field to change, and quotes the line of the
 log that tells. The words looked for are those vLLM 0.32, SGLang 0.5.23, sglang-router 0.3.2 and the function server
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
 
 LOG_TAIL_BYTES = 64 * 1024
-"""How much of a log's end to give to `diagnose`: the cause may stand above 20 KB of usage text or tracebacks."""
+"""Bytes of a log's end to give to `diagnose`: the cause may stand above 20 KB of usage text or tracebacks."""
 KEPT_LINES = 12
 KEPT_CHARACTERS = 300
 """Per line; Kubernetes takes at most 1024 characters in an event and 32 KiB in a condition."""
@@ -20,7 +20,7 @@ KEPT_CHARACTERS = 300
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why a process ended."""
+    """Reason why a process ended."""
 
     reason: ConditionReason
     """One CamelCase word, for conditions and events."""
@@ -173,7 +173,7 @@ _SYMPTOMS = (
 
 
 def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Diagnosis:
-    """Tell why a process ended; a pure function.
+    """Return the cause of a process's end. Pure.
 
     Args:
         exit_code: as a shell or Kubernetes gives it (128 + signal) or as `subprocess` does (-signal); None if unknown.
@@ -209,11 +209,11 @@ _FETCH_REASONS = DOWNLOAD_REASONS | {ConditionReason.FUNCTION_NOT_FOUND, Conditi
 _DOWNLOAD = re.compile(rf"(?P<reason>{'|'.join(sorted(_FETCH_REASONS))}): (?P<message>.+)")
 """The last line of what failed to fetch a model in front of an engine of one machine, or a function's code in a pod."""
 _KILLS_ITSELF = re.compile(r"It usually means (the|one) child failed")
-"""What SGLang prints before it kills all of its processes, itself among them, because one of them failed."""
+"""Line that SGLang prints before it kills all of its processes, itself among them, because one of them failed."""
 
 
 def _ending(exit_code: int | None) -> tuple[str, bool]:
-    """How it ended in words, and whether a signal from outside ended it."""
+    """Return the end in words, and whether a signal from outside caused it."""
     if exit_code is None:
         return "ended with an unknown exit code", False
     number = -exit_code if exit_code < 0 else exit_code - 128
@@ -236,7 +236,7 @@ _POINTS_ELSEWHERE = re.compile(r"^\s*raise |See root cause above|See stack trace
 
 
 _PREFIX = re.compile(r"^(\(\w[\w-]* pid=\d+\) )?((INFO|WARNING|ERROR) \d\d-\d\d [\d:]{8} \[[\w.]+:\d+\] ?)?")
-"""What vLLM writes before each line: process, level, time and place in its source."""
+"""Prefix of vLLM's lines: process, level, time and place in its source."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SECRETS = (
     (re.compile(r"(?i)\b(bearer)\s+\S+"), r"\1 ***"),

@@ -63,13 +63,13 @@ Handler = Any
 
 PROBE_DEADLINE_SECONDS = 30.0
 _WHOSE = {"verifier": "the function, or of that sample", "policy": "that sample's response", "infra": "this machine"}
-"""Whose fault it is that the probe sample got no score, by the fault of the outcome."""
+"""Fault of a probe sample without a score, by the fault of the outcome."""
 EXIT_NOT_STARTED = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How the server was started; the command line's options."""
+    """Options of the command line."""
 
     function: str
     served_name: str
@@ -105,11 +105,11 @@ class Options:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where the function's modules are looked for before all others."""
+        """Return the folders in which the function's modules are searched first."""
         return tuple(filter(None, self.modules.split(os.pathsep)))
 
     def boundary(self, environ: Mapping[str, str]) -> Boundary:
-        """What the function's processes are kept from: on one machine, the keys of all pools."""
+        """Return the boundary of the function's processes: on one machine, the keys of all pools."""
         network = self.network == "Pod"
         if self.key_file is None:
             return Boundary(network=network)
@@ -120,7 +120,7 @@ class Options:
 
 
 class SandboxMissingError(Exception):
-    """What spec.sandbox asks for is not to be had here; the text has what is missing."""
+    """The machine lacks what spec.sandbox needs; the text says what."""
 
 
 class StarvedError(Exception):

@@ -24,9 +24,9 @@ FILES_PER_REQUEST = 2
 FILES_FOR_OTHERS = 64
 LEAST_FILES = 1024
 HEAD_BYTES = 400 << 10
-"""What a connection holds whose request's head does not end; sglang-router waits for it without a deadline."""
+"""Bytes of a connection whose request's head does not end; sglang-router waits for it without a deadline."""
 OWN_BYTES = 640 << 20
-"""Of the program and its tree of prefixes, when the tree is full."""
+"""Bytes of the program and its tree of prefixes, when the tree is full."""
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 KEY_FLAGS = ("--api-key", "--control-plane-api-keys", "--tenant-api-key")
 

@@ -1,4 +1,4 @@
-"""Which manifest serves which reward model: by name, from the catalogue, or by what its config.json says.
+"""Manifests of reward models: by name, from the catalogue, or by what its config.json says.
 
 `entries.yaml` is the data of `rewardpool models` and of the tables in docs/models.md. `from_config` decides for
 `rewardpool init`, from what `config_file` gets from the hub or a folder.

@@ -72,7 +72,7 @@ def _downloaded(repository: str, revision: str) -> Path:
         # Before EntryNotFoundError, of which it is a kind: there it is the hub that is missing.
         words = f"the hub cannot be reached, and {FILE} of {repository} is not in its cache here"
     except EntryNotFoundError:
-        words = f"{repository} has no {FILE}: it is no model that an engine loads"
+        words = f"{repository} has no {FILE}: it is not a model that an engine loads"
     except (HfHubHTTPError, OSError) as error:
         words = f"the hub does not give out {FILE} of {repository}: {str(error).splitlines()[0]}"
     raise ConfigUnavailableError(f"{words}; or download the model and give its folder as --model file:///PATH")

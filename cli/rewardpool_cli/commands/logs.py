@@ -79,7 +79,7 @@ def seconds_of(duration: str) -> int:
     hours, minutes, rest = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
     seconds = 3600 * hours + 60 * minutes + rest
     if seconds <= 0:
-        raise RefusedError(f"--since {duration} is no time: write 90s, 10m or 1h30m")
+        raise RefusedError(f"--since {duration} is not a time: write 90s, 10m or 1h30m")
     return seconds
 
 

@@ -1,4 +1,4 @@
-"""Why a pool is not ready, or has the size it has, and what to do next: in words.
+"""Explanations of why a pool is not ready, or has the size it has, and of what to do next.
 
 `explain` is a function of what was read: the pool, its pods and Deployments, and the warnings about them. The
 operator's conditions say that something is wrong; this reads more, for a person who wants all of it.

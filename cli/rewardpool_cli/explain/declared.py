@@ -94,7 +94,7 @@ _FAILING: Final = {
     ConditionReason.API_SERVER_UNREACHABLE: "it is tried again every few seconds; see whether the API server is well",
     ConditionReason.STATUS_NOT_WRITTEN: "let the operator patch rewardpools/status: its Role there",
 }
-"""Why the operator does not do all of its work for a pool -> what to do. No pod and no node is to blame then."""
+"""Reason why the operator does not do all of its work for a pool -> what to do. No pod and no node is to blame then."""
 
 
 def failing_explanations(evidence: Evidence) -> list[Explanation]:

@@ -1,4 +1,4 @@
-"""Why pods do not serve: each pod gets one cause, and pods with the same problem are explained together."""
+"""Causes of pods that do not serve: each pod gets one cause, and pods with the same problem are explained together."""
 
 import re
 from collections import defaultdict
@@ -64,7 +64,7 @@ def meaning_of(reason: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PodProblem:
-    """Why one pod does not serve."""
+    """Reason why one pod does not serve."""
 
     cause: Cause
     said: str = ""

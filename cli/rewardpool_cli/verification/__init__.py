@@ -50,7 +50,7 @@ class Compared:
     score: float | None
     """The pool's; None where it gave none."""
     problem: str | None
-    """Why it gave none, in words."""
+    """Reason why it gave none, in words."""
     allowed: float
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a pool's numbers depend on how they are asked for: what is sent, and what follows from the answers; pure.
+"""Check that a pool's numbers do not depend on how they are requested: samples, and findings from answers. Pure.
 
 Every replica is asked for the same samples, alone and in each condition. A score is one number of a sample, and a
 teacher's answer has several of each token.
@@ -28,11 +28,11 @@ RESPONSE_TOKENS: Final = (16, 96)
 TOKENS: Final = range(10, 250)
 """Token ids that every vocabulary has, and none of which is special in most."""
 LONG_TOKENS: Final = 10_240
-"""Of all long samples together: more than engines compute in one step, by default 2,048 to 8,192."""
+"""Tokens of all long samples together: more than engines compute in one step, by default 2,048 to 8,192."""
 LONGEST: Final = 2048
 MOST_LONG: Final = 40
 MOST_TEXTS: Final = 64
-"""Of a file."""
+"""Texts of a file that are read."""
 BATCH: Final = 16
 """Samples of a request, as a trainer sends them."""
 SPLIT: Final = 4
@@ -45,7 +45,7 @@ Answer = tuple[float, ...] | str
 
 
 class Condition(StrEnum):
-    """How samples are sent; each but ALONE is compared with it."""
+    """Ways of sending samples; each but ALONE is compared with it."""
 
     ALONE = "alone"
     CACHED = "cached"
@@ -71,7 +71,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """What is sent."""
+    """Samples to send."""
 
     items: tuple[Sample, ...]
     groups: tuple[range, ...]
@@ -158,7 +158,7 @@ def plan(samples: Samples, *, together: bool, seed: int) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What one replica answered, a mapping from position to answer for each step."""
+    """Answers of one replica, a mapping from position to answer for each step."""
 
     replica: str
     answers: tuple[Mapping[int, Answer], ...]
@@ -186,11 +186,11 @@ class Finding:
     ordered: int | None
     """Pairs of samples of one group that alone have different scores; None of teachers."""
     flips: int | None
-    """Of those, the ones whose order is the other way round in this condition."""
+    """Those of them whose order is the other way round in this condition."""
 
     @property
     def holds(self) -> bool:
-        """Whether all numbers are those that the sample has alone."""
+        """True if all numbers are those that the sample has alone."""
         return all(pair.holds for pair in self.pairs)
 
     @property
@@ -233,18 +233,18 @@ def _largest(pairs: Iterable[Pair]) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """Whether the numbers of a pool depend on how they are asked for."""
+    """Result for a pool: whether its numbers depend on how they are requested."""
 
     replicas: tuple[str, ...]
     reference: str
     """The replica that most others agree with."""
     findings: tuple[Finding, ...]
     remedies: tuple[str, ...]
-    """What to do, the first one first; empty where it holds."""
+    """Remedies, the first one first; empty where it holds."""
 
     @property
     def holds(self) -> bool:
-        """Whether no condition changes a number beyond the bound."""
+        """True if no condition changes a number beyond the bound."""
         return all(finding.holds for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
@@ -361,7 +361,7 @@ def _flips(groups: Sequence[range], answers: Mapping[int, Answer], alone: Mappin
 
 
 def _remedies(findings: Iterable[Finding], reference: str, spec: RewardPoolSpec) -> tuple[str, ...]:
-    """What would remedy it; of what a replica does by itself the likeliest cause alone, since others follow from it."""
+    """Return the remedies; of what a replica does by itself the likeliest cause alone, since others follow from it."""
     silent: dict[str, str] = {}
     broken: set[Condition] = set()
     odd: set[str] = set()

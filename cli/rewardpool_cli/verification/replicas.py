@@ -69,7 +69,7 @@ class Asked:
     """Fields of each request: what is to score."""
     key: str | None
     top_k: int | None
-    """Of a teacher; None of a model that scores."""
+    """Vocabulary of a teacher; None for a model that scores."""
     request_seconds: float = REQUEST_SECONDS
     replica_seconds: float = REPLICA_SECONDS
 
@@ -189,7 +189,7 @@ class _Asker:
         self._count = count
         self._until = monotonic() + asked.replica_seconds
         self._silent: str | None = None
-        """Why it is asked nothing more."""
+        """Reason why it is asked nothing more."""
 
     async def carry_out(self, steps: Sequence[Step]) -> Measured:
         answers = []

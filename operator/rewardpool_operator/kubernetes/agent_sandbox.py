@@ -1,4 +1,4 @@
-"""Whether pools may have their workers as sandboxes of agent-sandbox: the operator is to see their SandboxClaims."""
+"""Check that pools may have their workers as sandboxes of agent-sandbox: the operator is to see their SandboxClaims."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -42,7 +42,7 @@ class PodDefaults(ApiModel):
     tolerations: tuple[Toleration, ...] = ()
     priority_class_name: Name | None = None
     security_context: dict[str, Any] = {}
-    """Of the pod, not of a container."""
+    """Security context of the pod, not of a container."""
     resources: ResourceRequirements = ResourceRequirements()
     """Resources of the container `worker` or `router`; a worker's downloads may use as much."""
 

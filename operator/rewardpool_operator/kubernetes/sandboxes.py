@@ -41,7 +41,7 @@ AGAIN: Final = timedelta(seconds=10)
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimChanges:
-    """What brings a Deployment's claims to its size."""
+    """Changes that bring a Deployment's claims to its size."""
 
     delete: tuple[str, ...]
     make: int

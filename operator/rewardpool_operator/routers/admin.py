@@ -250,7 +250,7 @@ def _count(value: object, worker_url: str) -> int | None:
     if count is not None:
         return count
     log.warning(
-        "the router says that %r requests are at %s, which is no number of requests: left out", value, worker_url
+        "the router says that %r requests are at %s, which is not a number of requests: left out", value, worker_url
     )
     return None
 

@@ -78,17 +78,17 @@ def counts(text: str) -> Counts:
     """
     answered, seconds = total(text, f"{DURATIONS}_count"), 0.0
     if answered is None:
-        raise ValueError(f"{DURATIONS}_count is no number of requests")
+        raise ValueError(f"{DURATIONS}_count is not a number of requests")
     within: dict[float, int] = {}
     for sample in _samples(text, f"{DURATIONS}_bucket"):
         bound = float(sample.labels.get("le", "nan"))
         count = _count(sample.value, DURATIONS)
         if math.isnan(bound) or count is None:
-            raise ValueError(f"{DURATIONS}_bucket is no number of requests")
+            raise ValueError(f"{DURATIONS}_bucket is not a number of requests")
         within[bound] = within.get(bound, 0) + count
     for sample in _samples(text, f"{DURATIONS}_sum"):
         if not math.isfinite(sample.value) or sample.value < 0:
-            raise ValueError(f"{DURATIONS}_sum is {sample.value}, which is no time")
+            raise ValueError(f"{DURATIONS}_sum is {sample.value}, which is not a time")
         seconds += sample.value
     return Counts(answered=answered, seconds=seconds, within=within)
 
@@ -102,6 +102,6 @@ def _samples(text: str, name: str) -> Iterator[Sample]:
 
 def _count(value: float, name: str) -> int | None:
     if not math.isfinite(value) or not 0 <= value <= MAX_COUNT:
-        log.warning("the router's metric %s is %s, which is no number of requests: left out", name, value)
+        log.warning("the router's metric %s is %s, which is not a number of requests: left out", name, value)
         return None
     return int(value)

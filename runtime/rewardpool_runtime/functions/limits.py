@@ -1,4 +1,4 @@
-"""What a call of a function may use, and what is said of one that used more. No clock and no process here."""
+"""Limits of a call of a function, and the sentence about one that used more. No clock and no process here."""
 
 import math
 import os
@@ -18,17 +18,17 @@ _FIELDS: Final = {
     "memory_mib": "spec.sandbox.memory",
 }
 MAX_PROCESSES: Final = 64
-"""Of one call, its own among them."""
+"""Processes of one call, its own among them."""
 MAX_FILE_BYTES: Final = 1 << 30
 MAX_OUTPUT_BYTES: Final = 64 * 1024
-"""Of what one call prints that is kept."""
+"""Kept bytes of what one call prints."""
 LOOK_SECONDS: Final = 0.1
 """Between two looks at what a call uses; shorter calls are never looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How calls run, and what each may use.
+    """Settings of calls, and the limits of each.
 
     Attributes:
         cpu_seconds: Processor time, with that of the processes that it starts.
@@ -68,7 +68,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What one call has used so far; seconds."""
+    """Use of one call so far; seconds."""
 
     wall: float
     cpu: float

@@ -25,7 +25,7 @@ MAX_MESSAGE: Final = 2000
 """Characters of a user's exception that are passed on."""
 MAX_TRACEBACK: Final = 16_000
 SHOWN_FRAMES: Final = 4
-"""Of a user's own, in a message."""
+"""Characters of a user's own text in a message."""
 LEFT_OUT: Final = "left_out"
 """Beside a score: the names of what the function returned and JSON cannot hold, each with the reason."""
 NO_FURTHER: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -32,11 +32,11 @@ BASE_VARIABLES: Final = (
     *("PATH", "HOME", "LOGNAME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
 )
-"""What a function has of its supervisor's environment without being given it; none has a secret in it."""
+"""Variables that a function has from its supervisor's environment without being given them; none has a secret."""
 ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-"""Of numpy and others: a process of several threads cannot be forked. And calls share the processors as they are."""
+"""Variables of numpy and others: a process of several threads cannot be forked, and calls share the processors."""
 OWN_VARIABLES: Final = "REWARDPOOL_"
-"""What RewardPool's own begin with; no function gets one."""
+"""Prefix of RewardPool's own variables; no function gets one."""
 START_SECONDS: Final = 300.0
 """For Python's start and the imports of the function's module."""
 ANSWER_SECONDS: Final = 60.0
@@ -49,25 +49,25 @@ class ParentEndedError(Exception):
 
 
 class Answer(NamedTuple):
-    """What the parent did."""
+    """Answer of the parent."""
 
     forked: Sequence[int]
     ended: Mapping[int, int | None]
     """By id: exit code, or minus a signal's number; None of what was killed."""
     problem: str
-    """Why it forked fewer than it should, where it did."""
+    """Reason why it forked fewer than it should, where it did."""
 
 
 class Loaded(NamedTuple):
-    """What the parent found the function to be."""
+    """Kind of function that the parent found."""
 
     is_async: bool
     threads: Sequence[str]
     """Names of those that its module started when it was imported; a process that has any cannot be forked."""
     uses_sandbox: bool
-    """Whether its module imported `rewardpool.sandbox`."""
+    """True if its module imported `rewardpool.sandbox`."""
     reached: Sequence[str]
-    """What its processes reach though they should not, in words."""
+    """Things that its processes reach though they should not, in words."""
 
 
 def environment(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ class ProcessEndedError(Exception):
 
 
 class IsAsyncError(Exception):
-    """What the function returned is to be awaited, and another kind of process does that."""
+    """The function returned something to be awaited, which another kind of process does."""
 
 
 class Call:
@@ -41,7 +41,7 @@ class Call:
         self.is_answered = False
         self.printed = 0
         self.rest = b""
-        """What was printed of a line that has not ended."""
+        """Printed part of a line that has not ended."""
         self.looked_at = self.began
         self.cpu_before = 0.0
         self.idle = 0.0
@@ -70,7 +70,7 @@ class FunctionProcess:
         """Frames that came of it."""
         self.has_ended = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Of one that imports the function by itself; raises ProcessEndedError."""
+        """Create one that imports the function by itself; raises ProcessEndedError."""
         self._answered = 0
         self._printed = printed
         self._incoming = Incoming()
@@ -98,7 +98,7 @@ class FunctionProcess:
 
     @property
     def is_free(self) -> bool:
-        """Whether it has answered all its calls, and lives."""
+        """True if it has answered all its calls, and lives."""
         return not self.has_ended and self._answered == self.served
 
     def begin(self, arguments: Mapping[str, Any], *, label: str) -> Call:

@@ -22,7 +22,7 @@ from rewardpool_runtime.guard.function import Boundary
 log = logging.getLogger("rewardpool.functions")
 
 ATTEMPTS: Final = 3
-"""Of a call whose parent died."""
+"""Message about a call whose parent died."""
 BLOCKED_SECONDS: Final = 5.0
 """For an event loop to say that it cancels a call; one that does not is blocked."""
 
@@ -32,11 +32,11 @@ class Runner(Protocol):
 
     @property
     def places(self) -> int:
-        """How many calls run at once; known when it is started."""
+        """Number of calls that run at once; known when it is started."""
 
     @property
     def reached(self) -> Sequence[str]:
-        """What the function reaches though it should not, in words; known when it is started."""
+        """Things that the function reaches though it should not, in words; known when it is started."""
 
     async def start(self) -> None:
         """Load the function; raises FunctionLoadError. Done again, it does nothing."""
@@ -56,7 +56,7 @@ class Runner(Protocol):
 
 
 class Places:
-    """How many calls run at once, which may become more."""
+    """Number of calls that run at once, which may become more."""
 
     def __init__(self, count: int = 0) -> None:
         self.count = count
@@ -131,7 +131,7 @@ class ProcessRunner:
             source, limits=limits, env=env, further=further, printed=printed or _log_printed, boundary=boundary
         )
         self.reached: Sequence[str] = ()
-        """What its processes reach though they should not, in words; known when it is started."""
+        """Things that its processes reach though they should not, in words; known when it is started."""
         self._places = Places()
         self._is_async = False
         self._calls_per_process = 1

@@ -1,4 +1,4 @@
-"""Where a function is found by the processes that run it: by its name, or as what pickle makes of it."""
+"""Location of a function for the processes that run it: by its name, or as what pickle makes of it."""
 
 import base64
 import functools

@@ -58,7 +58,7 @@ class Supply:
         self._further = tuple(further)
         self._printed = printed
         self.imports_itself = False
-        """Whether each process imports the function: what has threads after that cannot be forked."""
+        """True if each process imports the function: what has threads after that cannot be forked."""
         self._size = 0
         self._parent: Parent | None = None
         self._keeper: asyncio.Task[None] | None = None

@@ -53,7 +53,7 @@ class _Parent:
         self._has_boundary = False
         self._pids: set[int] = set()
         self._servers: set[int] = set()
-        """What the function's module started when it was imported; all calls use it."""
+        """Threads and loops that the function's module started when it was imported; all calls use them."""
         self._load: Callable[[], serving.Function] | None = None
         self._function: serving.Function | None = None
         self._memory, self._memory_setting = 0, ""

@@ -1,4 +1,4 @@
-"""What processes give up before they run code of others: files, network, other processes, resources.
+"""Rights that processes give up before they run code of others: files, network, other processes, resources.
 
 kernel       what a process asks of the kernel for that: Landlock, filters of system calls, settings
 syscalls     which system calls, and the filters

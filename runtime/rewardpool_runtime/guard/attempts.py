@@ -1,4 +1,4 @@
-"""What processes should not reach, tried: what a kernel, a runtime or a profile of a pod lacks is found by doing."""
+"""Attempts at what processes should not reach: only they show what a kernel, a runtime or a pod's profile lacks."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ OF_POLICY_CODE: Final = {
         "def fork(_):\n    pid = os.fork()\n    return os._exit(0) if pid == 0 else os.waitpid(pid, 0)[0]"
     ),
 }
-"""Of code that a policy wrote, each a function of a folder with a secret, which returns something if it succeeds."""
+"""Attempts of code that a policy wrote: functions of a folder with a secret, which return something on success."""
 
 _DEADLINE_SECONDS: Final = 10.0
 """For all attempts of a process, which take milliseconds."""

@@ -1,4 +1,4 @@
-"""What a reward function's process gives up: the pool's key, other processes, and the network where that is asked for.
+"""Rights that a reward function's process gives up: the pool's key, other processes, and on request the network.
 
 The function is trusted code, which may be clumsy, and may run a policy's. It keeps files, processes and threads, but
 what is beneath one folder and on the way to it: Landlock has no rule that refuses, so all that is beside is allowed.
@@ -18,7 +18,7 @@ _LEFT_ALONE: Final = kernel.EXECUTE | kernel.READ_DIR | kernel.IOCTL_DEVICE
 
 
 _KEPT_CAPABILITIES: Final = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 10))
-"""Of root: to own and change files, to signal, to be another user, to listen on low ports.
+"""Capabilities of root: to own and change files, to signal, to be another user, to listen on low ports.
 
 TRAP: by CAP_PERFMON, /proc shows another process's environment in spite of Landlock.
 """
@@ -28,7 +28,7 @@ _SETFCAP: Final = 1 << 31
 
 @dataclass(frozen=True, kw_only=True)
 class Boundary:
-    """What a function's processes are kept from.
+    """Boundary around a function's processes.
 
     Attributes:
         key_file: The file that they may not read; empty where there is none.

@@ -1,4 +1,4 @@
-"""What a process asks of the kernel: a ruleset of Landlock, a filter of system calls, settings of its own.
+"""Requests of a process to the kernel: a ruleset of Landlock, a filter of system calls, settings of its own.
 
 https://docs.kernel.org/userspace-api/landlock.html, https://docs.kernel.org/userspace-api/seccomp_filter.html
 """

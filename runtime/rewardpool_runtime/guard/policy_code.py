@@ -1,4 +1,4 @@
-"""What a process gives up before it runs code that a policy wrote: files, network, other processes, resources.
+"""Rights that a process gives up before it runs code that a policy wrote: files, network, other processes, resources.
 
 Landlock and seccomp together; neither alone shuts everything: without Landlock, files and /proc stay open; without
 seccomp, UDP, Unix sockets and other processes' limits. Where there is no Landlock, a file system of its own does.

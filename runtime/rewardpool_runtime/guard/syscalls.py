@@ -92,7 +92,7 @@ MACHINES: Final[Mapping[str, Machine]] = {
 
 _SOCKET: Final = {"x86_64": 41, "aarch64": 198}
 _IO_URING_SETUP: Final = 425
-"""Of both: its queues make sockets without a system call."""
+"""System calls of both: their queues make sockets without a system call."""
 
 TERMINAL_QUESTIONS: Final = (termios.TCGETS, termios.TIOCGWINSZ, termios.FIOCLEX, termios.FIONREAD)
 DESCRIPTOR_COMMANDS: Final = (

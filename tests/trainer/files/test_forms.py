@@ -79,7 +79,7 @@ def test_id_and_subset_come_out_as_they_went_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"question": "?", "answer": "4"}, "it has the columns answer, question, which is no accepted form"),
+        ({"question": "?", "answer": "4"}, "it has the columns answer, question, which is not an accepted form"),
         ({"prompt": "?", "response": "4", "completion": "4"}, "which is more than one form"),
         ({"prompt": "?", "response": "4", "ground_turth": 4}, "has no column ground_turth; did you mean ground_truth?"),
         ({"prompt": "?", "response": None}, "response is None"),

@@ -108,10 +108,10 @@ async def test_pairs_and_lists_are_sent_the_pictures_too() -> None:
     [
         (picture(), "has no picture but NoneType"),
         (picture(image=7), "has no picture but int"),
-        (picture(image="cat.png"), "'cat.png', which is no http"),
+        (picture(image="cat.png"), "'cat.png', which is not an http"),
         (picture(image="file:///cat.png"), "does not see this machine's files"),
-        (picture(url="data:text/html;base64,PGI+"), "is no http"),
-        (picture(url="data:image/png;base64,"), "is no http"),
+        (picture(url="data:text/html;base64,PGI+"), "is not an http"),
+        (picture(url="data:image/png;base64,"), "is not an http"),
         (picture(url="https://me:secret@pictures.example/"), "with credentials"),
         (picture(image=b"<svg>"), "5 bytes that are no PNG"),
         (picture(image=b""), "0 bytes that are no PNG"),

@@ -42,7 +42,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and shows progress."""
+        """True if this process writes files and shows progress."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:

@@ -34,7 +34,7 @@ class Rater(Protocol):
 
     @property
     def needs_group(self) -> bool:
-        """Whether episodes must be rated by `submit_group`."""
+        """True if episodes must be rated by `submit_group`."""
         ...
 
     def record_waits(self, waits: ScoreWaits) -> None: ...

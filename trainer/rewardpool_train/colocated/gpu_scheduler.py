@@ -1,4 +1,4 @@
-"""Whose turn a shared GPU is: the trainer's or the reward model's. A pure function; `gpu.py` carries it out.
+"""Turns of a shared GPU: the trainer's or the reward model's. A pure function; `gpu.py` carries it out.
 
     the trainer computes -> wait, while samples whose rollouts have ended gather
     the GPU is free      -> the trainer requests it: train

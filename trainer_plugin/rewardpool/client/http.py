@@ -213,7 +213,7 @@ class _Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             answer.keep = False
             if not answer.is_whole:
-                self._fail(UnreachableError(f"the answer is no HTTP: {error}"))
+                self._fail(UnreachableError(f"the answer is not HTTP: {error}"))
                 return
         if answer.is_whole:
             self._succeed()
@@ -275,7 +275,7 @@ class _Connection(asyncio.Protocol):
         if exchange is None:
             return
         if answer.compression:
-            problem = f"the answer is compressed ({answer.compression}), for which nobody asked"
+            problem = f"the answer is compressed ({answer.compression}), which was not requested"
             exchange.ends(InvalidResponseError(problem))
         else:
             # Trap: what this calls may send the next request on this connection. Nothing may come after it.

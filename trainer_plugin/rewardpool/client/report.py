@@ -110,7 +110,7 @@ class Counters:
     waits: ScoreWaits | None = None
     """Takes in where samples are, for a trainer that reports its steps."""
     readiness: Readiness = field(default_factory=Readiness)
-    """Of the workers, while it is taken in."""
+    """Readiness of the workers, while it is recorded."""
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def score(self, seconds: float) -> None:

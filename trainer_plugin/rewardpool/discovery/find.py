@@ -254,7 +254,7 @@ def _check_adapter(pool: "RewardPool", adapter: str | None) -> None:
         raise PoolNotYetReadyError(f"RewardPool {pool.key}: not every worker has the adapter {adapter} yet")
     has = f"has {', '.join(there)}" if there else "has no spec.model.adapters"
     raise ConfigError(
-        "adapter", f"{adapter} is no adapter of RewardPool {pool.key}, which {has}{did_you_mean(adapter, there)}"
+        "adapter", f"{adapter} is not an adapter of RewardPool {pool.key}, which {has}{did_you_mean(adapter, there)}"
     )
 
 

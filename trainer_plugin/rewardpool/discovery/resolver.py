@@ -43,9 +43,9 @@ class EndpointResolver:
         self.rediscoveries = 0
         """Times it was looked up again."""
         self.problem = ""
-        """Why the last look-up failed; empty when it did not."""
+        """Reason why the last look-up failed; empty when it did not."""
         self.not_ready = ""
-        """Why the pool could not score when it was looked up last; empty when it could."""
+        """Reason why the pool could not score when it was looked up last; empty when it could."""
 
     async def begin(self) -> None:
         """Find the pool. Raises what `discover` raises."""

@@ -108,7 +108,7 @@ def form_of(columns: Collection[str], *, ignore: Collection[str] = (), forms: Se
     # Of forms that fit, the one that says most about the row: with a prompt, pairs are no whole conversations.
     fitting = [form for form in fitting if not any(set(form.needs) < set(other.needs) for other in fitting)]
     if len(fitting) != 1:
-        problem = "which is no accepted form" if not fitting else "which is more than one form"
+        problem = "which is not an accepted form" if not fitting else "which is more than one form"
         remedy = "rename its columns" if not fitting else "ignore those that are not meant"
         raise FormError(f"it has the columns {_listed(given)}, {problem}; {remedy}. {accepted(forms)}")
     [form] = fitting

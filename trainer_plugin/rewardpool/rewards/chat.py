@@ -248,7 +248,7 @@ def _check_characters(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"it has {text[error.start]!r} in it, a lone surrogate, which is no character") from None
+        raise ValueError(f"it has {text[error.start]!r} in it, a lone surrogate, which is not a character") from None
 
 
 def _check_nothing_left_out(turns: Sequence[Mapping[str, Any]], text: str) -> None:

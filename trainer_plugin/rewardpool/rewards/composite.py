@@ -608,6 +608,6 @@ def _checked_total(total: Any) -> float | None:
     number = None if isinstance(total, bool) or not isinstance(total, Real) else finite(total)
     if number is None:
         raise FunctionFailedError(
-            "(group)", f"post_process gave {shown(total)}, which is no finite number and not None"
+            "(group)", f"post_process gave {shown(total)}, which is neither a finite number nor None"
         )
     return number

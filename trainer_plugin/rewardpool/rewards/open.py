@@ -127,7 +127,7 @@ class _Opening:
         if isinstance(part, LengthPenaltyPart):
             return LengthPenaltyScorer(part.length_penalty)
         if not isinstance(part, PoolPart):
-            raise TypeError(f"{type(part).__name__} is no kind of part")
+            raise TypeError(f"{type(part).__name__} is not a kind of part")
         pool = await self._pool(part, path=path)
         self.asked.append(Asked(pool.endpoint.pool, part.judge))
         function = await self._pool_reward_function(part, pool, path=path)

@@ -70,7 +70,7 @@ def _checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(
-            f"is {url!r:.60}, which is no http(s) or data:image/…;base64 URL: a worker does not see this machine's "
+            f"is {url!r:.60}, which is not an http(s) or data:image/…;base64 URL: a worker does not see this machine's "
             "files, so give the file's bytes or a PIL image"
         )
     if parts.username or parts.password:

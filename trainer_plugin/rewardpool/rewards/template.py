@@ -25,7 +25,7 @@ class Template:
         try:
             parsed = list(string.Formatter().parse(text))
         except ValueError as error:
-            raise ValueError(f"is no template ({error}); write {{{{ and }}}} for braces that are text") from None
+            raise ValueError(f"is not a template ({error}); write {{{{ and }}}} for braces that are text") from None
         self._pieces: list[tuple[str, str | None]] = []
         for literal, field, specification, conversion in parsed:
             if field is not None and (specification or conversion):

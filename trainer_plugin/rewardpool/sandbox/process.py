@@ -368,4 +368,4 @@ def _finite(text: str) -> float:
 
 
 def _refused_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON's")
+    raise ValueError(f"{name} is not a number of JSON")

@@ -56,7 +56,7 @@ def checked_result(result: dict[str, Any]) -> dict[str, Any]:
     """
     score = result["reward_score"]
     if finite(score) is None:  # numpy's and torch's numbers, as verl takes them
-        raise FunctionFailedError("(of verl)", f"the reward function gave {shown(score)}, which is no finite number")
+        raise FunctionFailedError("(of verl)", f"the reward function gave {shown(score)}, which is not a finite number")
     return result
 
 

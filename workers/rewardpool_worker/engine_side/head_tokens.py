@@ -1,4 +1,4 @@
-"""What a declared head is in a checkpoint, for the launchers of vLLM and of SGLang: `spec.model.head` with token ids.
+"""A declared head in a checkpoint, for the launchers of vLLM and of SGLang: `spec.model.head` with token ids.
 
 A head is declared in the tokenizer's own words (`yesToken: "yes"`), and engines want ids. This file looks every token
 up in the checkpoint's tokenizer and the architecture up in its config.json, and refuses with the field's path what
@@ -26,7 +26,7 @@ class HeadError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a head is resolved against."""
+    """Files against which a head is resolved."""
 
     config: dict[str, Any]
     """Its config.json."""
@@ -42,7 +42,7 @@ class Checkpoint:
 
     @property
     def as_classifier(self) -> str:
-        """What its architecture is called with a classification head."""
+        """Name of its architecture with a classification head."""
         return self.architecture.removesuffix(LANGUAGE_MODEL) + CLASSIFIER
 
 

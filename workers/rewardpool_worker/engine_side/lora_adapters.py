@@ -21,9 +21,9 @@ from typing import Any
 from rewardpool_api.names import ENV_ADAPTERS, ENV_MODEL_PATH
 
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""That vLLM has buffers of."""
+"""Ranks for which vLLM has buffers."""
 HEAD = "score"
-"""What transformers calls the head of `…ForSequenceClassification` of language models."""
+"""Transformers' name of the head of `…ForSequenceClassification` of language models."""
 PREFIX = "base_model.model."
 """PEFT's, in front of the names of a model's layers."""
 HARMLESS: Mapping[str, tuple[Any, ...]] = {
@@ -48,14 +48,14 @@ class AdapterError(ValueError):
 
 @dataclass(frozen=True)
 class Adapter:
-    """What is in an adapter's folder."""
+    """Contents of an adapter's folder."""
 
     name: str
     path: str
     config: Mapping[str, Any]
     """Its adapter_config.json."""
     shapes: Mapping[str, Shape]
-    """Of the tensors in its adapter_model.safetensors."""
+    """Shapes of the tensors in its adapter_model.safetensors."""
 
 
 Flags = Callable[[Sequence[Adapter], Mapping[str, Shape], Sequence[str]], list[str]]

@@ -27,14 +27,14 @@ from rewardpool_worker.engine_side.lora_adapters import HEAD, PREFIX, Adapter, A
 OWN_HEAD = Path("own-head", "head.safetensors")
 """In the folder of an adapter's copy: not beside its matrices, where SGLang reads every file."""
 COPIES = "rewardpool-adapters-"
-"""How the folders of copies begin; behind it comes the number of the process whose they are."""
+"""Prefix of the folders of copies; the number of their process follows."""
 STACKS = (
     ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     ("self_attn.o_proj",),
     ("mlp.gate_proj", "mlp.up_proj"),
     ("mlp.down_proj",),
 )
-"""What SGLang computes in one piece."""
+"""Layers that SGLang computes in one piece."""
 BLOCK = re.compile(r"(model\.layers\.\d+)\.(" + "|".join(re.escape(part) for stack in STACKS for part in stack) + ")")
 PEFT_ALPHA = 8
 """PEFT's lora_alpha where a file says none."""
@@ -142,7 +142,7 @@ def as_stacks(
 
 
 def scale(config: Mapping[str, Any], layer: str, rank: int) -> float:
-    """What PEFT multiplies a layer's B·A with; pure.
+    """Return PEFT's factor of a layer's B·A. Pure.
 
     Args:
         config: the adapter's adapter_config.json.

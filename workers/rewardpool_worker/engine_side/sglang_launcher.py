@@ -43,7 +43,7 @@ from rewardpool_worker.engine_side.writable_home import make_home_writable
 log = logging.getLogger("rewardpool.worker")
 
 HEAD = "score"
-"""What SGLang's reward models call their head."""
+"""Name of the head in SGLang's reward models."""
 
 FREEZE_SECONDS = 30.0
 """For SGLang to listen, and to freeze its garbage collectors."""
@@ -188,7 +188,7 @@ def make_tokenizer_manager(*args: Any, **kwargs: Any) -> Any:
 
 
 def shows_media(is_multimodal: bool, templates: Any) -> bool:
-    """Whether pictures in a conversation reach the model; where they do not, SGLang leaves them out without a word."""
+    """Return whether pictures in a conversation reach the model; else SGLang leaves them out without a word."""
     by_name = getattr(templates, "chat_template_name", None) is not None
     return is_multimodal and (by_name or templates.jinja_template_content_format == "openai")
 
@@ -257,7 +257,7 @@ def checked(initialize: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def headless(served: str, architectures: list[str]) -> str | None:
-    """Why a model's answers would be hidden states instead of scores; None when it has its reward head.
+    """Reason why a model's answers would be hidden states instead of scores; None when it has its reward head.
 
     Args:
         served: the class that SGLang made.

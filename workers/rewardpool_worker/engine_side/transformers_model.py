@@ -39,7 +39,7 @@ class ModelRefusedError(Exception):
 
 
 class AmbiguousOutputError(RuntimeError):
-    """What the model returned is not one number per sample; the text says what it was."""
+    """The model did not return one number per sample; the text says what it returned."""
 
 
 class UnusableSampleError(ValueError):
@@ -47,7 +47,7 @@ class UnusableSampleError(ValueError):
 
 
 def own_code(config: Mapping[str, Any], *, is_known: Callable[[str], bool]) -> str | None:
-    """Which code of its own a checkpoint has to be loaded by, such as `AutoModel: modeling.RewardModel`.
+    """Return the checkpoint's own code that has to load it, such as `AutoModel: modeling.RewardModel`.
 
     Args:
         is_known: whether transformers has a class of this name.
@@ -79,7 +79,7 @@ def loader(config: Mapping[str, Any], *, is_known: Callable[[str], bool]) -> str
     if architecture.endswith("ForSequenceClassification") and is_known(architecture):
         return "AutoModelForSequenceClassification"
     raise ModelRefusedError(
-        f"config.json names {architecture or 'no architecture'}, which is no class of transformers with a reward head,"
+        f"config.json names {architecture or 'no architecture'}, which is not a transformers class with a reward head,"
         " and auto_map names no code for one: serve a checkpoint …ForSequenceClassification, or one with its code"
     )
 
@@ -243,7 +243,7 @@ class RewardModel:
 
     @property
     def batches(self) -> bool:
-        """Whether samples are scored together; known after `calibrate`."""
+        """True if samples are scored together; known after `calibrate`."""
         return self._padding is not None
 
     def _score(self, batch: Sequence[Sequence[int]], padding: str | None) -> list[float]:

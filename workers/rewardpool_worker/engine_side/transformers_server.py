@@ -51,7 +51,7 @@ EXIT_GPU_LOST = 3
 
 
 class Model(Protocol):
-    """What is served; `transformers_model.RewardModel` is one."""
+    """A served model; `transformers_model.RewardModel` is one."""
 
     max_model_len: int
 
@@ -63,7 +63,7 @@ class Model(Protocol):
 
 
 class Metrics(Protocol):
-    """What is counted; `worker_metrics.WorkerMetrics` is one, where each is described."""
+    """Counters; `worker_metrics.WorkerMetrics` has them, where each is described."""
 
     def request(self) -> AbstractContextManager[None]:
         """A scoring request, from its arrival to its answer."""
@@ -80,7 +80,7 @@ class Metrics(Protocol):
 
 @dataclass(frozen=True)
 class Bounds:
-    """How large a batch may be."""
+    """Bounds of a batch."""
 
     samples: int = 32
     tokens: int = 16384

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes of the two servers that are RewardPool's own: those for functions and for `transformers`.
+"""Metrics of the two servers that are RewardPool's own: those for functions and for `transformers`.
 
 vLLM and SGLang tell their own metrics at the same path of the same port. Labels are words of fixed lists: nothing of a
 sample is ever told. Mounted into stock images with `transformers_server.py`; needs prometheus_client, which those of

@@ -1,4 +1,4 @@
-"""How each engine is started: pure functions from a pool's spec to a command line.
+"""Command line of each engine: pure functions from a pool's spec to a command line.
 
 The operator puts the result into a pod, the local mode into a process; neither knows an engine's flags. A new engine is
 one module with a `launch` function and one line in `engine_for`'s table.

@@ -1,4 +1,4 @@
-"""What goes into starting an engine (`LaunchTarget`), what comes out (`Launch`), and what all engines share."""
+"""Input for starting an engine (`LaunchTarget`), the result (`Launch`), and what all engines share."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from rewardpool_worker.mounted import WORKER_ZIP
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchTarget:
-    """Where one worker runs: a pod's container, or a process of this machine."""
+    """Place where one worker runs: a pod's container, or a process of this machine."""
 
     python: tuple[str, ...] = ("python3",)
     """The program that runs Python there, with its own arguments."""
@@ -34,9 +34,9 @@ class LaunchTarget:
     adapters_dir: str | None = None
     """Folder with a folder for each adapter, see `adapter_path`; None leaves each where its source says."""
     is_pod: bool = True
-    """Whether its variables are those of image and manifest alone; else they are those of a user's shell too."""
+    """True if its variables are those of image and manifest alone; else they are those of a user's shell too."""
     sleeps: bool = False
-    """Whether somebody there puts engines to sleep and wakes them; else none is started so that it could be."""
+    """True if somebody there puts engines to sleep and wakes them; else none is started so that it could be."""
 
     @property
     def program(self) -> str:
@@ -46,7 +46,7 @@ class LaunchTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How to start one worker."""
+    """Command and environment of one worker."""
 
     argv: tuple[str, ...]
     """Program and arguments. Nothing secret is among them."""
@@ -101,12 +101,12 @@ def revision_flags(spec: RewardPoolSpec, target: LaunchTarget) -> tuple[str, ...
 
 
 def trust_flags(spec: RewardPoolSpec) -> tuple[str, ...]:
-    """What allows an engine to run the checkpoint's own code."""
+    """Return the arguments that allow an engine to run the checkpoint's own code."""
     return ("--trust-remote-code",) if spec.model.trust_remote_code else ()
 
 
 def invariance(spec: RewardPoolSpec) -> Setting:
-    """What `spec.engine.deterministic` stands for: arguments, or a variable that `environment` has."""
+    """Return what `spec.engine.deterministic` stands for: arguments, or a variable that `environment` has."""
     return FOR_MODELS[spec.engine.name].batch_invariant if spec.engine.deterministic else Setting()
 
 
@@ -142,7 +142,7 @@ def environment(spec: RewardPoolSpec, target: LaunchTarget, **engine_variables: 
 
 
 def _is_all_there(spec: RewardPoolSpec, target: LaunchTarget) -> bool:
-    """Whether all files are on a disk when the engine starts."""
+    """Return whether all files are on a disk when the engine starts."""
     model = target.download_dir is not None or parse_source(spec.model.source).scheme in ("file", "pvc")
     on_hub = any(parse_source(adapter.source).scheme == "hf" for adapter in spec.model.adapters)
     return model and (target.adapters_dir is not None or not on_hub)
@@ -154,7 +154,7 @@ def _for_worker(adapter: AdapterSpec, target: LaunchTarget) -> dict[str, str]:
 
 
 def can_sleep(spec: RewardPoolSpec, target: LaunchTarget) -> bool:
-    """Whether the engine is started so that it can be put to sleep."""
+    """Return whether the engine is started so that it can be put to sleep."""
     return spec.engine.sleep.enabled and target.sleeps
 
 

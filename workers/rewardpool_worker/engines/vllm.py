@@ -20,8 +20,8 @@ from rewardpool_worker.engines.launch import (
 )
 
 SERVER_MODULE = "vllm.entrypoints.launchers.api_server.entry"
-"""What `vllm serve` runs. The program `vllm` itself, and `vllm.entrypoints.cli.main`, end at once where the wheel is
-called something else than `vllm`, as the one for CPUs is: they look up the version of a package of that name."""
+"""The module that `vllm serve` runs. The program `vllm` itself, and `vllm.entrypoints.cli.main`, end at once where the
+wheel has another name than `vllm`, as the one for CPUs has: they look up the version of a package of that name."""
 MIDDLEWARE = "rewardpool_worker.engine_side.middleware.score.ScoreMiddleware"
 SLEEP_MIDDLEWARE = "rewardpool_worker.engine_side.middleware.sleep.SleepMiddleware"
 WHOLE_CHECKPOINT = "rewardpool_worker.engine_side.whole_checkpoint.WholeCheckpoint"

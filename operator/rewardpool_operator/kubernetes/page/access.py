@@ -49,7 +49,7 @@ class TokenAccess:
         self._reviews = reviews
 
     async def viewer(self, token: str) -> Viewer | None:
-        """Whose token it is; None for one that is not valid.
+        """Return the user of a token; None where it is not valid.
 
         Raises:
             OSError: the API server does not say so now.

@@ -108,7 +108,7 @@ class Reviews:
         )
 
     async def user(self, token: str) -> User | None:
-        """Whose token it is; None for one that is not valid.
+        """Return the user of a token; None where it is not valid.
 
         Raises:
             OSError: nobody says so now.

@@ -79,7 +79,7 @@ class ModelCache:
 
     @property
     def own(self) -> Path:
-        """What is ours and not of the hub's layout."""
+        """Folder of RewardPool's own files, which the hub's layout does not have."""
         return self.records or self.folder / "rewardpool"
 
     def snapshot(self, commit: str) -> Path:
@@ -96,12 +96,12 @@ class ModelCache:
         return found if found and are_files else None
 
     def is_complete(self, commit: str) -> bool:
-        """Whether the release has a record, and all of its files in their sizes."""
+        """Return whether the release has a record, and all of its files in their sizes."""
         record = self.record(commit)
         return record is not None and all(_size(self._blob(one.name)) == one.size for one in record.values())
 
     def agrees(self, release: Release, digest: Callable[[RemoteFile], str | None]) -> bool:
-        """Whether the release's record is what its server says, where `digest` asks it."""
+        """Return whether the release's record is what its server says, where `digest` asks it."""
         record = self.record(release.commit) or {}
         if record.keys() != {file.path for file in release.files}:
             return False
@@ -129,7 +129,7 @@ class ModelCache:
         return sum(sizes), len(sizes)
 
     def downloaded_bytes(self, release: Release) -> int:
-        """What of the release is on the disk, finished or not."""
+        """Return the bytes of the release on the disk, finished or not."""
         return sum(
             min(size, max(_size(self._blob(name)) or 0, _size(self._partial(name)) or 0))
             for name, size in release.contents.items()
@@ -205,7 +205,7 @@ class ModelCache:
             _write(ref, commit)
 
     def last_known(self, revision: str) -> str | None:
-        """What the branch was when it was last looked at, or the revision itself if it is a commit, if that is there.
+        """Return the branch's last known commit, or the revision itself where it is one, if that is on the disk.
 
         It need not have been checked: somebody may have filled the cache where there is a network.
         """
@@ -242,7 +242,7 @@ def _safe(path: str) -> str:
     """A server's path, if it stays inside the folder it is put into."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or "\0" in path:
-        raise DownloadError("ModelNotFound", f"the server lists {path!r}, which is no path inside a folder")
+        raise DownloadError("ModelNotFound", f"the server lists {path!r}, which is not a path inside a folder")
     return path
 
 

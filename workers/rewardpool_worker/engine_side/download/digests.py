@@ -16,7 +16,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|git:[0-9a-f]{40}|md5(-[1-9][0-9]{0,15
 
 
 def is_digest(value: object) -> bool:
-    """Whether it is one of the four."""
+    """Return whether it is one of the four."""
     return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 

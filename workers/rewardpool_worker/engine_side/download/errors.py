@@ -1,4 +1,4 @@
-"""What a download can fail of, in a word for conditions and a sentence for people."""
+"""Failures of a download, with a word for conditions and a sentence for people."""
 
 import errno
 

@@ -68,7 +68,7 @@ class HubSource:
         return Release(str(info.sha), tuple(wanted(files)))
 
     def digest(self, file: RemoteFile) -> str | None:
-        """What the hub said it is when it listed the release."""
+        """Return the digest that the hub gave when it listed the release."""
         return self._digests[file.name]
 
     def fetch(self, commit: str, file: RemoteFile, target: BinaryIO, offset: int) -> None:

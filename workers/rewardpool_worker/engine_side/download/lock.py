@@ -100,7 +100,7 @@ class CacheLock:
             self._write_beat(report)
 
     def report(self) -> dict[str, Any]:
-        """What the holder said last; empty when there is none."""
+        """Return the last note of the holder; empty where there is none."""
         report: dict[str, Any] = self._read_beat().get("report", {})
         return report
 
@@ -124,7 +124,7 @@ class CacheLock:
         return self._folder / "holder.json"
 
     def _try_flock(self, file: IO[bytes]) -> bool | None:
-        """Whether the system gave the lock; None where it cannot."""
+        """Return whether the system gave the lock; None where it cannot."""
         try:
             self._flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -7,7 +7,7 @@ from stat import S_ISREG
 from typing import IO
 
 MOST_TEXT_BYTES = 32 << 20
-"""Of a record; one of ten thousand files takes two."""
+"""Bytes of a record; one of ten thousand files takes two."""
 
 
 def open_to_append(path: Path) -> IO[bytes]:

@@ -107,7 +107,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _hub_cache() -> Path:
-    """Where the hub's library keeps models; for s3://, whose images need not have that library, one is named."""
+    """Return the folder of the hub's library; for s3://, whose images need not have that library, one is named."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)

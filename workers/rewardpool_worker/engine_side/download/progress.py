@@ -1,4 +1,4 @@
-"""How far a download is: for the operator over HTTP, for people in the log, and for the lock's heartbeat.
+"""Progress of a download: for the operator over HTTP, for people in the log, and for the lock's heartbeat.
 
 The bytes on the disk are the measure, so whoever waits for another one's download sees the same numbers. What moves no
 more is ended: the process goes, its lock with it, and the next one goes on from the bytes there are.
@@ -21,14 +21,14 @@ LINE_SECONDS = 10.0
 
 
 class Progress:
-    """What is being done; written by the download's threads, read by the watch."""
+    """State of the download; written by its threads, read by the watch."""
 
     def __init__(self) -> None:
         self.phase = "Resolving"
         """Resolving, Waiting (for another pod's download), or Downloading (Verifying, when no byte is missing)."""
         self.commit: str | None = None
         self.note: str | None = None
-        """What holds it up, in words."""
+        """Cause of a delay, in words."""
         self.total_bytes: int | None = None
         self._measure: Callable[[], int] = lambda: 0
         self._read = 0

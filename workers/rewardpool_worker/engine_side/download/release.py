@@ -1,4 +1,4 @@
-"""What is to be had: a release of a model, its files, and where they come from."""
+"""A release of a model: its files, and where they come from."""
 
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
@@ -21,7 +21,7 @@ class Release:
     """All files of a model at one moment."""
 
     commit: str
-    """What tells it from other releases: the hub's commit, or the digest of an S3 listing."""
+    """Identity of the release: the hub's commit, or the digest of an S3 listing."""
     files: tuple[RemoteFile, ...]
 
     @property
@@ -44,7 +44,7 @@ class Source(Protocol):
 
     @property
     def revision(self) -> str:
-        """What is resolved where no commit is pinned; a file name."""
+        """Name of the branch that is resolved where no commit is pinned; a file name."""
 
     def release(self, commit: str | None) -> Release:
         """The files of the pinned commit, or of what the revision is at this moment."""

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is there now."""
+    """Result of a download."""
 
     commit: str
     size: int
@@ -39,7 +39,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Download:
-    """What to have, and where."""
+    """A download to make, and its destination."""
 
     source: Source
     cache: ModelCache
@@ -48,7 +48,7 @@ class Download:
     pinned: Callable[[], str | None]
     """The commit that this revision of workers is to serve, once somebody decided it."""
     link: Path
-    """What shall lead to the files."""
+    """Link to the files."""
     wait: Callable[[Event, float], object] = Event.wait
     """Waits so many seconds, or until the event."""
 
@@ -99,7 +99,7 @@ class Download:
         return self._checked(release.commit) if fresh is None else (release.commit, fresh)
 
     def _is_there(self, release: Release) -> bool:
-        """Whether the release was checked, and not by somebody who wrote a record of other files."""
+        """Return whether the release was checked, and not by somebody who wrote a record of other files."""
 
         def digest(file: RemoteFile) -> str | None:
             return self._patiently(lambda: self.source.digest(file), Event())

@@ -1,4 +1,4 @@
-"""Whose answer it is: what each answer repeats of its request, so that a trainer notices one to another request."""
+"""Signature of an answer: what each repeats of its request, so that a trainer notices one to another request."""
 
 import json
 import os

@@ -36,16 +36,16 @@ PROMPT_TOKENS = 144
 UNCACHED_TOKENS = 16
 """In their place where there is no cache."""
 FURTHER_TOKENS = (8, 24)
-"""Of the two samples that begin with the prompt."""
+"""Tokens of the two samples that begin with the prompt."""
 OTHER_TOKENS = (60, 9)
-"""Of the two that do not."""
+"""Tokens of the two that do not."""
 TOKENS = range(10, 250)
 """Token ids that every vocabulary has, and none of which is special in most."""
 TOP_K = 8
 """Most likely tokens of each position that a teacher is asked for."""
 
 Numbers = tuple[float, ...]
-"""Of one sample: its score and those of its steps, or log-probabilities."""
+"""Numbers of one sample: its score and those of its steps, or log-probabilities."""
 Ask = Callable[[Sequence[list[int]]], Awaitable[Sequence[Numbers]]]
 """Has the engine answer samples in one request; raises CannotAskError."""
 
@@ -84,7 +84,7 @@ def fixed_samples(
 
 @dataclass
 class Measured:
-    """What was answered so far, and what follows."""
+    """Answers so far, and what follows from them."""
 
     dtype: str
     alone: dict[int, Numbers] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Measured:
         return found
 
     def beyond(self) -> dict[str, tuple[float, float]]:
-        """Of each way in which a number differs by more than it may: the worst difference and what is allowed there."""
+        """Return, for each way in which a number differs too much, the worst difference and the allowed one."""
         worst: dict[str, tuple[float, float]] = {}
         for way, one, other in self.pairs:
             difference, bound = abs(one - other), allowed(self.dtype, one, other)

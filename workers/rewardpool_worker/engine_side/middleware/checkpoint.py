@@ -1,4 +1,4 @@
-"""What a checkpoint's own files say."""
+"""Facts from a checkpoint's own files."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ log = logging.getLogger("rewardpool.worker")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint's config.json says of its head; the defaults stand for one that cannot be read."""
+    """Facts of a checkpoint's config.json about its head; the defaults stand for one that cannot be read."""
 
     architecture: str = "the model"
     labels: tuple[str, ...] = ()
@@ -47,9 +47,9 @@ def _config_file(path: str) -> Path:
 
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json")
-"""What makes a fast tokenizer, and its chat template."""
+"""Files of a fast tokenizer, and of its chat template."""
 SLOW_TOKENIZER_FILES = ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt", "vocab.txt")
-"""What makes one, where there is no tokenizer.json."""
+"""Files of a tokenizer without tokenizer.json."""
 
 
 def tokenizer_digest(path: str) -> str | None:

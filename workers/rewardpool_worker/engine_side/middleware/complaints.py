@@ -27,7 +27,7 @@ _TOO_LONG = tuple(
 
 @dataclass(frozen=True)
 class TooLong:
-    """What an engine says about a sample that does not fit."""
+    """An engine's message about a sample that does not fit."""
 
     limit_tokens: int
     length_tokens: int | None

@@ -98,7 +98,7 @@ class Engine:
         return to_embeddings(answer, field=field, head=head, model=model, count=count)
 
     def _by_name(self, model: str) -> dict[str, Any]:
-        """How a request names the base or an adapter: SGLang has adapters in a field of their own."""
+        """Return the fields that name the base or an adapter: SGLang has adapters in a field of their own."""
         if self._settings.engine == "sglang" and model in self._settings.adapters:
             return {"model": self._settings.served_name, "lora_path": model}
         return {"model": model}

@@ -1,4 +1,4 @@
-"""What ends a request without a score."""
+"""Errors that end a request without a score."""
 
 from collections.abc import Sequence
 

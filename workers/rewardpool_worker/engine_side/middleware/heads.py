@@ -17,7 +17,7 @@ PROBE_TEXT = "ok"
 
 @dataclass(frozen=True)
 class Head:
-    """How the numbers that an engine gives a sample become its score: `spec.model.head`, or one label without it.
+    """Rule by which an engine's numbers for a sample become its score: `spec.model.head`, or one label without it.
 
     | head | numbers of the engine | score |
     |---|---|---|
@@ -133,7 +133,7 @@ class NotOneNumberError(EngineFaultError):
             )
         if self.numbers == checkpoint.hidden_size:
             return (
-                f"{self}: as many as {architecture} has hidden units, so they are no labels. This engine serves it "
+                f"{self}: as many as {architecture} has hidden units, so they are not labels. This engine serves it "
                 "without a reward head; serve it on another engine, or declare in spec.model.head where its score is"
             )
         return f"{self}: declare in spec.model.head how those of {architecture} make one score"

@@ -17,11 +17,11 @@ FRESH_SECONDS = 5.0
 probe would wait behind the flood, fail its deadline, and take the busiest worker out of service."""
 CERTIFICATE_ATTEMPTS = 3
 FAILED_SECONDS = 1.0
-"""How long a failed probe is answered from memory, so that many probers do not add to the trouble."""
+"""Seconds for which a failed probe is answered from memory, so that many probers do not add to the trouble."""
 
 
 class Readiness:
-    """Whether the worker scores, from at most one probe at a time.
+    """Readiness of the worker, from at most one probe at a time.
 
     Probers share a running probe, a recent score stands in for one, and a failure is remembered for a moment. So
     neither kubelets, routers and operators together nor a stranger can pile up probes on the engine.

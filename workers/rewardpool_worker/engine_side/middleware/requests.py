@@ -74,7 +74,7 @@ def _whole_texts(texts: list[str]) -> list[Sample]:
             text.encode()
         except UnicodeEncodeError as error:
             raise InvalidSampleError(
-                f"input {index} has half of a surrogate pair at character {error.start}, which is no text"
+                f"input {index} has half of a surrogate pair at character {error.start}, which is not text"
             ) from None
     return [*texts]
 
@@ -89,7 +89,7 @@ def _is_token_ids(value: Any) -> TypeGuard[list[int]]:
 
 
 MAX_DEPTH = 64
-"""Of a judge's request, arrays and objects in each other: engines fail at a depth of theirs, each at another."""
+"""Depth of a judge's request, arrays and objects in each other: engines fail at a depth of theirs, each at another."""
 
 
 def parse_chat(body: bytes) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _is_deeper(value: Any, depth: int) -> bool:
 
 
 FETCHED = ("http://", "https://", "data:")
-"""How the address of a picture, sound or video begins. Engines would open others as files of their own."""
+"""Prefixes of the address of a picture, sound or video. Engines would open others as files of their own."""
 
 
 def refuse_media(scope: Scope, messages: Any) -> None:

@@ -23,4 +23,4 @@ ROUTED_PATHS = frozenset(
         "/v1/rerank",
     }
 )
-"""What the routers hand on, for each of which they would take another status than 200 for a worker that fails."""
+"""Paths that the routers hand on, for each of which they would take another status than 200 for a worker that fails."""

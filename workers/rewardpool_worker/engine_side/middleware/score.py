@@ -1,4 +1,4 @@
-"""What turns a stock model server into a RewardPool worker: a key, one scoring route, and an honest readiness.
+"""Middleware that makes a stock model server a RewardPool worker: a key, one scoring route, and an honest readiness.
 
 Plain ASGI around the engine's whole application: vLLM finds it by `--middleware`, SGLang's launcher and the server of
 the engine transformers put it in. Each module here is one concern of it:

@@ -1,4 +1,4 @@
-"""What a worker is started with: its environment variables, read once."""
+"""Settings of a worker: its environment variables, read once."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from rewardpool_worker.engine_side.middleware.routes import ANSWERED_PATH
 
 @dataclass(frozen=True)
 class Settings:
-    """How the worker was started; every value from one environment variable."""
+    """Settings of the worker; every value from one environment variable."""
 
     key_file: Path | None = None
     """REWARDPOOL_KEY_FILE. None: anybody who reaches the port may score."""

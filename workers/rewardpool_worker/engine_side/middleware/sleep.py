@@ -41,7 +41,7 @@ log = logging.getLogger("rewardpool.worker")
 HEALTH_PATHS = frozenset({"/health", "/health_generate"})
 """Answered here while the engine sleeps: SGLang's own answer takes a generation, which a sleeping one cannot do."""
 WORK_PATHS = frozenset({SCORE_PATH, CHAT_PATH, "/classify", "/pooling"})
-"""What the engine's GPU is needed for."""
+"""Use of the engine's GPU."""
 
 PROBE_TEXT = "The quick brown fox jumps over the lazy dog."
 """Long enough that other weights give another score."""
@@ -51,7 +51,7 @@ ENGINE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class SleepSettings:
-    """How the worker was started; every value from one environment variable."""
+    """Settings of the worker; every value from one environment variable."""
 
     engine: str = "vllm"
     """REWARDPOOL_ENGINE: vllm or sglang."""
@@ -123,7 +123,7 @@ class SleepMiddleware:
 
     @property
     def state(self) -> State:
-        """What the engine may be asked for now."""
+        """State of the engine, by which requests are let through."""
         return "Asleep" if self._asleep else "Awake"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

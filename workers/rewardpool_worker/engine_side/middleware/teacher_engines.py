@@ -1,4 +1,4 @@
-"""How a teacher's engine is asked for log-probabilities: vLLM in its own process, SGLang by its own route.
+"""Requests for log-probabilities to a teacher's engine: vLLM in its own process, SGLang by its own route.
 
 Measured with vLLM 0.32 and SGLang 0.5.23. vLLM's own route makes an object of each log-probability and writes JSON of
 it on the loop that answers `/health` too, which 8,192 rows with 64 alternatives keep from answering for seconds: the
