@@ -276,7 +276,7 @@ first-minute: setup-dev ## Build and install the package, and do README's first 
 release: packages setup-dev ## Build a release: wheel, archive, image, chart, SBOMs, checksums, in .rewardpool/release (TAG=v0.2.0; RELEASE_ARGS=--no-image; root, Go; 10 minutes once)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m release $(addprefix --tag ,$(TAG)) $(RELEASE_ARGS)
 
-rehearsal: packages setup-dev ## A release and a made-up later one from an index and a registry on this machine: three Pythons, upgrades under load (REHEARSAL="--only cluster"; needs the same as e2e)
+rehearsal: packages setup-dev ## A release and a made-up later one from an index and a registry on this machine: three Pythons, tutorials, upgrades under load (REHEARSAL="--only cluster"; needs the same as e2e)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m rehearsal $(REHEARSAL)
 
 rehearsal-short: setup-dev ## Its part on this machine and this Python alone (minutes; the machine's load counts)

@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -95,6 +95,12 @@ def _commands(lines: list[str]) -> Iterator[Typed]:
         yield Typed("\n".join(command), tuple(line for line in lines[start:index] if line.strip()))
 
 
+def of_release(commands: Sequence[Typed], version: str) -> list[Typed]:
+    """The same commands, but with the package of that version from an index in place of the checkout's."""
+    install = re.compile(r"^(pip install .*)'\.(\[[\w,-]+\])'")
+    return [replace(one, command=install.sub(rf"\1'rewardpool\2=={version}'", one.command)) for one in commands]
+
+
 def missing_line(shown: Sequence[str], printed: str) -> str | None:
     """The first line that is shown and not printed, after those before it; None where all are."""
     lines = iter(line.strip() for line in printed.splitlines())
@@ -145,13 +151,18 @@ def fresh_cluster() -> Iterator[dict[str, str]]:
         yield {"KUBECONFIG": str(cluster.kubeconfig), "PATH": path, "REGISTRY": REGISTRY}
 
 
-def run_page(page: Path, folder: Path, variables: Mapping[str, str] | None = None) -> dict[str, float]:
+def run_page(
+    page: Path, folder: Path, variables: Mapping[str, str] | None = None, *, version: str | None = None
+) -> dict[str, float]:
     """Type a page's commands with a new home, with further `variables`; returns the seconds of each.
+
+    With a `version` the page installs that from pip's index, and not the checkout.
 
     Raises:
         TutorialError: One failed, printed something else than shown, or all took longer than `PAGE_SECONDS`.
     """
     commands = typed_commands(page.read_text())
+    commands = of_release(commands, version) if version else commands
     home, checkout = folder / "home", folder / "home" / "rewardpool"
     new_home(home, made_by=folder / "made-by", commands=commands)
     checkout.mkdir()

@@ -8,6 +8,6 @@ load. Nothing is published.
     one_machine    job and pool of different versions on one machine, and an installation that changes below a pool
     in_cluster     operator, routers and workers to the later version and back by helm, under jobs of both versions
 
-The figures go to `.rewardpool/rehearsal/report.json`. It fails where a sample is lost or wrong, or a worker is replaced
-that nobody asked to replace.
+The quick tutorials are typed with the package from that index, too. Figures go to `.rewardpool/rehearsal/report.json`.
+It fails where a sample is lost or wrong, or a worker is replaced that nobody asked to replace.
 """

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -18,9 +19,13 @@ from rehearsal import in_cluster, one_machine
 from rehearsal.first_scores import PYTHONS, first_scores, this_python
 from rehearsal.packages import Index, build, served
 from rehearsal.streams import Row, lines
+from tutorials import PAGES, run_page
 
 REPORT: Final = REPOSITORY / ".rewardpool" / "rehearsal" / "report.json"
-PARTS: Final = ("pythons", "machine", "cluster")
+SHORT_PARTS: Final = ("pythons", "machine")
+PARTS: Final = (*SHORT_PARTS, "tutorials", "cluster")
+TUTORIALS: Final = ("code-checker", "one-machine", "own-loop")
+"""Those that download no framework and no engine."""
 
 
 def rehearse(parts: Collection[str], *, short: bool) -> int:
@@ -41,6 +46,8 @@ def rehearse(parts: Collection[str], *, short: bool) -> int:
             if "machine" in parts:
                 found, report["machine"] = one_machine.rows(index, packages, jobs, scratch, short=short)
                 rows += found
+            if "tutorials" in parts:
+                report["tutorials"] = type_tutorials(url, packages.now, scratch / "tutorials")
         if "cluster" in parts:
             found, report["cluster"] = in_cluster.rows(packages, jobs, scratch, say=timed_lines())
             rows += found
@@ -55,13 +62,19 @@ def rehearse(parts: Collection[str], *, short: bool) -> int:
     return 0 if all(row.passed for row in rows) and not results["failed"] else 1
 
 
+def type_tutorials(url: str, version: str, folder: Path) -> dict[str, dict[str, float]]:
+    """Type the tutorials with the package from the index; returns the seconds of each command, by page."""
+    variables = {"PIP_EXTRA_INDEX_URL": f"{os.environ.get('PIP_EXTRA_INDEX_URL', '')} {url}".strip()}
+    return {page: run_page(PAGES / f"{page}.md", folder, variables, version=version) for page in TUTORIALS}
+
+
 def main() -> int:
     """Read the arguments and rehearse."""
     parser = argparse.ArgumentParser(prog="python -m rehearsal", description="Rehearse a release and the one after it.")
     parser.add_argument("--short", action="store_true", help="this Python and this machine alone, there and not back")
     parser.add_argument("--only", action="append", choices=PARTS, help="this part; may be repeated")
     arguments = parser.parse_args()
-    chosen = arguments.only or (PARTS[:2] if arguments.short else PARTS)
+    chosen = arguments.only or (SHORT_PARTS if arguments.short else PARTS)
     return rehearse(chosen, short=arguments.short)
 
 

@@ -13,6 +13,7 @@ from tutorials import (
     Typed,
     missing_line,
     new_home,
+    of_release,
     run_page,
     script,
     typed_commands,
@@ -28,6 +29,12 @@ def test_a_page_is_typed_with_its_files_and_its_shown_lines() -> None:
         Typed("ls \\\n  -a", ("a.py",)),
         Typed("true", ()),
     ]
+
+
+def test_a_released_package_takes_the_place_of_the_checkout_and_of_nothing_else() -> None:
+    typed = [Typed("pip install --quiet '.[router]' trl", ()), Typed("ls '.[router]'", ())]
+    commands = [one.command for one in of_release(typed, "1.2.0")]
+    assert commands == ["pip install --quiet 'rewardpool[router]==1.2.0' trl", "ls '.[router]'"]
 
 
 def test_a_file_without_an_end_is_refused() -> None:
