@@ -4,17 +4,20 @@ Every pool of a budget deals all of it out, from the claims of all its pools, an
 
     1  every pool's minimum
     2  what is wanted beyond that, by rank: pools for which a trainer waits, then the higher priority
-       among equals: what each of them has already, then the rest by name
+       among equals: one replica each where a trainer waits, what each of them has already, then the rest by name
+
+A trainer may wait for several pools at once. If some of them had all of the budget to the end of its burst, and another
+one nothing, the burst would never end.
 
 A pool that has more than its share shrinks to it. One that has less grows into what no pool holds, and no further:
 replicas of another pool's share that are still there, draining or ending, are no room. So all pools together stay
 within the budget while replicas change hands, as long as each sees what the others hold; old news of what they want
 does no harm. Only what a rollout adds for a while comes on top.
 
-Moving a replica costs a drain at one pool and a start at the other, so none is moved among equals, and a name alone
-takes nothing from anybody. A rank can change back and forth, as a trainer waits for every few samples. A pool from
-which replicas were taken therefore stands behind all others for `YIELD_SECONDS` with what it wants to have back: the
-first taking is never delayed, and no two pools take from each other more often than that.
+Moving a replica costs a drain at one pool and a start at the other, so no other one is moved among equals, and a name
+alone takes nothing from anybody. A rank can change back and forth, as a trainer waits for every few samples. A pool
+from which replicas were taken therefore stands behind all others for `YIELD_SECONDS` with what it wants to have back:
+the first taking is never delayed, and no two pools take from each other more often than that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -127,6 +130,15 @@ def allowed(
     return allowance(mine, signals.others)
 
 
+def wanted_without(scaling: AutoscalingSpec, decided: ScalingStatus | None) -> int:
+    """Return the size that a pool would have without the budget, by its last decision."""
+    if decided is None:
+        return scaling.min_replicas
+    if decided.limit != "Budget":
+        return decided.desired
+    return min(scaling.max_replicas, max(decided.recommended_replicas or 0, decided.desired + 1))
+
+
 def is_stalled(demands: Sequence[DemandStatus], *, load: LoadStatus | None, serving: int) -> bool:
     """Return whether a trainer waits: by its own word, or since no replica serves and requests are there."""
     said = any(demand.stalled for demand in demands if demand.state == "Live")
@@ -160,6 +172,8 @@ class _Bid:
     round: int
     unstalled: bool
     behind: int
+    is_further: bool
+    """It is for more than the one replica without which a trainer waits for ever."""
     beyond_kept: bool
     pool: str
     up_to: int
@@ -171,20 +185,25 @@ def _bids(claims: Sequence[Claim]) -> list[_Bid]:
 
 
 def _bids_of(claim: Claim) -> tuple[_Bid, ...]:
-    def bid(up_to: int, *, turn: int, beyond_kept: bool = False) -> _Bid:
+    def bid(up_to: int, *, turn: int, is_first: bool = False, beyond_kept: bool = False) -> _Bid:
         return _Bid(
             round=turn,
             unstalled=not claim.stalled,
             behind=-claim.priority,
+            is_further=not is_first,
             beyond_kept=beyond_kept,
             pool=claim.pool,
             up_to=up_to,
         )
 
+    first = min(int(claim.stalled), claim.wanted)
+    later = 2 if claim.yielded else 1
     return (
         bid(min(claim.minimum, claim.wanted), turn=0),
+        bid(min(_kept(claim), first), turn=1, is_first=True),
+        bid(first, turn=later, is_first=True, beyond_kept=True),
         bid(min(_kept(claim), claim.wanted), turn=1),
-        bid(claim.wanted, turn=2 if claim.yielded else 1, beyond_kept=True),
+        bid(claim.wanted, turn=later, beyond_kept=True),
     )
 
 

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
-from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_control.autoscaler import budget
 from rewardpool_control.autoscaler.signals import Claim
 from rewardpool_kube.resources import Object
@@ -126,7 +125,7 @@ def claim_of(pool: RewardPool, objects: Objects, *, decided: int, now: datetime)
     ending = sum("deletionTimestamp" in pod["metadata"] for pod in pods)
     declared = sum(deployment["spec"].get("replicas", 1) for deployment in objects.worker_deployments())
     over = pool.spec.suspend or pool.metadata.deletion_timestamp is not None
-    wanted = 0 if over else _wanted(scaling, pool.status)
+    wanted = 0 if over else budget.wanted_without(scaling, pool.status.scaling)
     decision = pool.status.scaling
     return budget.claim(
         pool=f"{pool.metadata.namespace}/{pool.metadata.name}",
@@ -140,13 +139,3 @@ def claim_of(pool: RewardPool, objects: Objects, *, decided: int, now: datetime)
         history=decision.history if decision else (),
         now=now,
     )
-
-
-def _wanted(scaling: AutoscalingSpec, status: RewardPoolStatus) -> int:
-    """Return the size that the pool would have without the budget."""
-    decided = status.scaling
-    if decided is None:
-        return scaling.min_replicas
-    if decided.limit != "Budget":
-        return decided.desired
-    return min(scaling.max_replicas, max(decided.recommended_replicas or 0, decided.desired + 1))

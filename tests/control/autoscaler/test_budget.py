@@ -193,6 +193,18 @@ def test_nobody_is_left_below_its_minimum_when_all_minima_fit(budget):
     assert all(final[claim.pool] >= claim.minimum for claim in claims)
 
 
+def test_a_trainer_that_waits_for_several_pools_gets_a_replica_of_each():
+    waits = [a_claim("teacher", 4, 2, stalled=True), a_claim("judge", 4, 2, stalled=True)]
+    assert allowed(*waits, a_claim("tests", 2, stalled=True)) == {"teacher": 1, "judge": 2, "tests": 0}
+    given_back = [a_claim("teacher", 4, 1, stalled=True), a_claim("judge", 4, 2, stalled=True)]
+    assert allowed(*given_back, a_claim("tests", 2, stalled=True)) == {"teacher": 1, "judge": 2, "tests": 1}
+
+
+def test_where_there_is_not_one_replica_for_each_none_changes_hands():
+    claims = [a_claim(pool, 1, held, total=2, stalled=True) for pool, held in (("a", 0), ("b", 1), ("c", 1))]
+    assert allowed(*claims) == {"a": 0, "b": 1, "c": 1}
+
+
 @given(budgets(), st.integers(1, 12))
 def test_who_wants_more_never_gets_less(budget, more):
     _, (mine, *others) = budget
