@@ -27,10 +27,13 @@ def to_datetime(seconds: float) -> datetime:
 class SimulatedAnnouncer:
     """One job's announcements."""
 
-    def __init__(self, job: JobSpec, events: Events) -> None:
+    def __init__(self, job: JobSpec, events: Events, *, knows_samples: bool = True) -> None:
+        """Without `knows_samples`, how many samples a step has is learned as well."""
+        self.tokens_per_sample: float | None = None
+        """Mean of the samples in flight; None where the job does not know it."""
         self._job = job
         self._events = events
-        self._cadence = Cadence(job.name, Plan(samples=job.samples, steps=job.steps))
+        self._cadence = Cadence(job.name, Plan(samples=job.samples if knows_samples else None, steps=job.steps))
         self._started: float | None = None
         self._changed = 0.0
         self._stopped: float | None = None
@@ -44,8 +47,9 @@ class SimulatedAnnouncer:
     def rollout_begins(self) -> None:
         self._cadence.rollout_begins(self._change())
 
-    def samples_come(self, samples: int) -> None:
-        self._cadence.samples_come(self._events.now, samples)
+    def samples_come(self, samples: int, *, tokens: int | None = None) -> None:
+        """Count samples that are submitted to the client, of so many tokens in all where that is known."""
+        self._cadence.samples_come(self._events.now, samples, tokens=tokens)
 
     def update_begins(self) -> None:
         """Announce an update: all scores are there, and no rollout runs."""
@@ -75,7 +79,7 @@ class SimulatedAnnouncer:
         at = max(self._changed, self._started + rounds * RENEW_SECONDS)
         renewed = to_datetime(at)
         if self._last is None or self._last.renewed != renewed:
-            demand = self._cadence.demand(at)
+            demand = self._cadence.demand(at).model_copy(update={"tokens_per_sample": self.tokens_per_sample})
             self._last = Announcement(name=self._job.name, renewed=renewed, seconds=LEASE_SECONDS, demand=demand)
         return self._last
 

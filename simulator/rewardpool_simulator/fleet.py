@@ -60,6 +60,8 @@ class SimulatedReplica:
     queue: deque[Request] = field(default_factory=deque)
     """Those of `requests` that it does not work on yet."""
     answered: int = 0
+    busy_since: float = 0.0
+    """When it last got a request while it had none, in seconds since the trace began."""
 
 
 class SimulatedFleet:
@@ -78,6 +80,7 @@ class SimulatedFleet:
         """Requests that no ready replica has room for."""
         self._created = 0
         self._spent = 0.0
+        self._busy = 0.0
         self.replicas: list[SimulatedReplica] = []
         """All replicas that have not ended, oldest first."""
         self.desired = 0
@@ -143,6 +146,10 @@ class SimulatedFleet:
         scheduled = [replica for replica in self.replicas if replica.phase is not Phase.PENDING]
         return self._spent + sum(self._events.now - replica.scheduled for replica in scheduled)
 
+    def busy_seconds(self) -> float:
+        """Return the seconds until now in which replicas had requests, summed over replicas."""
+        return self._busy + sum(self._events.now - one.busy_since for one in self.replicas if one.requests)
+
     def view(self) -> View:
         ready = self.ready
         return View(
@@ -152,6 +159,7 @@ class SimulatedFleet:
             desired=self.desired,
             ready=len(ready),
             starting=len(self.active) - len(ready),
+            draining=len(self.replicas) - len(self.active),
         )
 
     def _reconcile(self) -> None:
@@ -181,6 +189,8 @@ class SimulatedFleet:
 
     def _start_or_queue(self, replica: SimulatedReplica, request: Request, load: int) -> None:
         """Start a request at a replica that has `load` others, or queue it there."""
+        if not replica.requests:
+            replica.busy_since = self._events.now
         replica.requests[request] = None
         request.attempts += 1
         if load < self._concurrency:
@@ -193,6 +203,8 @@ class SimulatedFleet:
             return  # its replica was lost, and another has it
         del replica.requests[request]
         left = len(replica.requests)
+        if not left:
+            self._busy += self._events.now - replica.busy_since
         replica.answered += 1
         if replica.queue:
             following = replica.queue.popleft()
@@ -226,6 +238,8 @@ class SimulatedFleet:
     def _remove(self, replica: SimulatedReplica) -> None:
         if replica.phase is not Phase.PENDING:
             self._spent += self._events.now - replica.scheduled
+        if replica.requests:
+            self._busy += self._events.now - replica.busy_since
         for request in replica.requests:
             request.attempts += 1  # cancels the finish that is scheduled here
         replica.phase = Phase.GONE

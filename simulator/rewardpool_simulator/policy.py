@@ -18,6 +18,8 @@ class View:
     ready: int
     starting: int
     """Replicas that were created and are not ready yet."""
+    draining: int = 0
+    """Replicas that finish what they have, and end."""
 
     @property
     def requests(self) -> int:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from rewardpool_control.autoscaler.signals import Announcement
-from rewardpool_simulator.announcing import replayed_announcements
+from rewardpool_simulator.announcing import SimulatedAnnouncer, replayed_announcements
 from rewardpool_simulator.draws import JobDraws
 from rewardpool_simulator.events import Events
 from rewardpool_simulator.fleet import Request, SimulatedFleet, SimulatedReplica
@@ -142,9 +142,9 @@ class Simulator:
             pass
         return {trainer.job.name: trainer.ended or 0.0 for trainer in trainers}
 
-    def _trainers(self, scorer: Scorer, events: Events) -> list[SimulatedTrainer]:
+    def _trainers(self, scorer: Scorer, events: Events) -> list[SimulatedTrainer[SimulatedAnnouncer]]:
         jobs = zip(self._trace.jobs, self._draws, strict=True)
-        return [SimulatedTrainer(job, draws, scorer, events) for job, draws in jobs]
+        return [SimulatedTrainer(job, draws, scorer, events, SimulatedAnnouncer(job, events)) for job, draws in jobs]
 
 
 class _Simulation:
@@ -154,7 +154,7 @@ class _Simulation:
         self,
         trace: Trace,
         make: PolicyFactory,
-        trainers: Callable[[Scorer, Events], list[SimulatedTrainer]],
+        trainers: Callable[[Scorer, Events], list[SimulatedTrainer[SimulatedAnnouncer]]],
         expected: Mapping[str, float],
         *,
         seed: int,
@@ -216,7 +216,7 @@ class _Simulation:
     def _is_over(self) -> bool:
         return self._open_load.is_over and all(trainer.is_over for trainer in self._trainers)
 
-    def _result(self, trainer: SimulatedTrainer, expected: float) -> JobResult:
+    def _result(self, trainer: SimulatedTrainer[SimulatedAnnouncer], expected: float) -> JobResult:
         ended = self._events.now if trainer.ended is None else trainer.ended
         return JobResult(job=trainer.job.name, ended_seconds=trainer.ended, wait_seconds=ended - expected)
 

@@ -10,7 +10,7 @@ Traces are YAML or JSON with camelCase names, as manifests are; those that come 
 import math
 from collections.abc import Iterator
 from random import Random
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
 import yaml
 from pydantic import Field, ValidationError
@@ -22,6 +22,7 @@ from rewardpool_api.rules import ApiModel, Rule
 MAX_SAMPLES: Final = 100_000  # of one burst: each sample is an event or two
 Time = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Length = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+M = TypeVar("M", bound=ApiModel)
 Samples = Annotated[int, Field(ge=1, le=MAX_SAMPLES)]
 
 
@@ -221,6 +222,11 @@ class Trace(ApiModel):
 
 
 def parse_trace(text: str, *, name: str) -> Trace:
+    """Parse a trace as `parse_document` does."""
+    return parse_document(Trace, text, name=name)
+
+
+def parse_document(model: type[M], text: str, *, name: str) -> M:
     """Parse the YAML or JSON of a trace.
 
     Raises:
@@ -241,7 +247,7 @@ def parse_trace(text: str, *, name: str) -> Trace:
     if not isinstance(raw, dict):
         raise TraceError(f"{name}: expected an object; `rewardpool trace show sync-grpo` prints a valid trace")
     try:
-        return Trace.model_validate(raw)
+        return model.model_validate(raw)
     except ValidationError as error:
         raise TraceError("\n".join(f"{name}: {problem}" for problem in _problems(error))) from None
 

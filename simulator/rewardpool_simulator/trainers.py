@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from rewardpool_simulator.announcing import SimulatedAnnouncer
 from rewardpool_simulator.draws import JobDraws
 from rewardpool_simulator.events import Events
 from rewardpool_simulator.fleet import Request
@@ -30,6 +29,31 @@ class Scorer(Protocol):
         """Accept a request, and call its `on_response` once."""
 
 
+class Announcer(Protocol):
+    """What a job calls, as in `SimulatedAnnouncer`."""
+
+    def start(self) -> None:
+        """Begin to announce: the job loads its model."""
+
+    def rollout_begins(self) -> None:
+        """Announce that the policy generates."""
+
+    def samples_come(self, samples: int) -> None:
+        """Count samples that are submitted to the client."""
+
+    def update_begins(self) -> None:
+        """Announce an update: all scores are there, and no rollout runs."""
+
+    def set_stalled(self, is_stalled: bool) -> None:
+        """Announce whether the trainer waits for scores alone."""
+
+    def end(self) -> None:
+        """Announce that no more samples will come."""
+
+    def stop(self) -> None:
+        """Renew nothing from now on: the job is dead."""
+
+
 class InstantScorer:
     """A scorer that takes no time: what a job would do if scores cost nothing."""
 
@@ -41,16 +65,19 @@ class InstantScorer:
         self._events.call_later(0.0, request.on_response)
 
 
-class SimulatedTrainer:
+A = TypeVar("A", bound=Announcer)
+
+
+class SimulatedTrainer(Generic[A]):
     """One training job."""
 
-    def __init__(self, job: JobSpec, draws: JobDraws, scorer: Scorer, events: Events) -> None:
+    def __init__(self, job: JobSpec, draws: JobDraws, scorer: Scorer, events: Events, announcer: A) -> None:
         self.job = job
         self.ended: float | None = None
         """When it ended or was killed, in seconds since the trace began; None before that."""
         self.submitted = 0
         self.scored = 0
-        self.announcer = SimulatedAnnouncer(job, events)
+        self.announcer = announcer
         self._draws = draws
         self._scorer = scorer
         self._events = events

@@ -89,3 +89,34 @@ def test_unknown_names_are_refused_with_those_there_are(arguments, words):
 def test_a_trace_that_comes_with_the_package_is_printed_as_a_file_that_can_be_simulated(name):
     shown = CliRunner().invoke(app, ["trace", "show", name]).stdout
     assert parse_trace(shown, name=name) == builtin.load_trace(name)
+
+
+BUDGET = """
+seconds: 300
+budget: 2
+pools:
+  - {name: teacher, fleet: {maxReplicas: 2, startSeconds: {seconds: 5}, serviceSeconds: {seconds: 1}, concurrency: 4}}
+jobs:
+  - {name: job, steps: 2, samples: 20, rolloutSeconds: {seconds: 20}, arrivals: AtOnce, updateSeconds: {seconds: 20},
+     asks: [{teacher: 1}]}
+"""
+
+
+def test_a_budget_has_a_line_per_pool_with_the_idle_share_of_a_fixed_fleet(tmp_path):
+    path = tmp_path / "budget.yaml"
+    path.write_text(BUDGET)
+    figures = json.loads(simulate("--budget", str(path), "--json"))
+    assert figures["fixed"]["pools"]["teacher"]["idle_share"] > 0.5
+    assert [line.split()[0] for line in simulate("--budget", str(path)).splitlines()][1:] == ["pool", "teacher", "all"]
+
+
+def test_a_budget_that_is_not_valid_is_refused_by_its_field(tmp_path):
+    path = tmp_path / "budget.yaml"
+    path.write_text(BUDGET.replace("budget: 2", "budget: 0"))
+    with pytest.raises(RefusedError, match=r"budget\.yaml: budget: "):
+        simulate("--budget", str(path))
+
+
+def test_a_budget_is_simulated_alone(trace):
+    with pytest.raises(RefusedError, match="--budget cannot be combined"):
+        simulate("--budget", "budget", "--trace", trace)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rewardpool_simulator.announcing import to_datetime
+from rewardpool_simulator.announcing import SimulatedAnnouncer, to_datetime
 from rewardpool_simulator.draws import JobDraws
 from rewardpool_simulator.events import Events
 from rewardpool_simulator.trace import Duration, JobSpec
@@ -41,7 +41,8 @@ def trainer(late_seconds, *, not_before=0.0, **given):
     events = Events()
     scorer = Late(events, late_seconds, not_before=not_before)
     job = JobSpec(**figures | given)
-    made = SimulatedTrainer(job, JobDraws(job, Duration(seconds=1), seed="0"), scorer, events)
+    draws = JobDraws(job, Duration(seconds=1), seed="0")
+    made = SimulatedTrainer(job, draws, scorer, events, SimulatedAnnouncer(job, events))
     return made, events, scorer
 
 

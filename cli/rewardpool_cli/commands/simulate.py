@@ -19,7 +19,8 @@ from rewardpool_cli.options import AsJson
 from rewardpool_simulator import builtin, policies
 from rewardpool_simulator.compare import Comparison, OnProgress, PolicyOutcome, compare
 from rewardpool_simulator.run import PolicyFactory
-from rewardpool_simulator.trace import Trace, TraceError, parse_trace
+from rewardpool_simulator.shared import NAME, SharedComparison, SharedTrace, compare_shared, load_shared
+from rewardpool_simulator.trace import Trace, TraceError, parse_document, parse_trace
 
 COLLECT_EVERY: Final = 50_000
 """Threshold of the garbage collector's youngest generation."""
@@ -43,6 +44,10 @@ def simulate(
             help="Simulate the spec.autoscaling of this manifest too, as policy manifest; - reads standard input.",
         ),
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help=f"Simulate pools of one budget instead: a file, or {NAME} for an example."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same figures.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -51,8 +56,20 @@ def simulate(
     Stall is how much later the jobs end than with a warm fleet of the trace's full size. The line `always-on-N` is the
     smallest fleet of fixed size that stalls as little as the first policy.
 
+    With --budget, jobs use several pools that share a budget. Beside that is a fixed fleet, of each pool at its peak;
+    idle is the share of GPU-seconds without a request.
+
     Example: rewardpool simulate --trace sync-grpo --policy demand --policy queue-depth
     """
+    if budget is not None:
+        if traces or names or manifest is not None:
+            raise RefusedError("--budget cannot be combined with --trace, --policy and --manifest; leave those out")
+        shared = compare_shared(_load_shared(budget), seed=seed)
+        if as_json:
+            typer.echo(json.dumps({"seed": seed, **shared.as_json()}, indent=2))
+        else:
+            screens.out.print(budget_table(shared))
+        return
     chosen = [(Path(name).stem, _load(name)) for name in traces or builtin.NAMES]
     own = {} if manifest is None else {policies.MANIFEST: _manifest_policy(manifest)}
     with _progress() as on_progress, _few_collections():
@@ -80,6 +97,21 @@ def table(comparison: Comparison) -> Table:
     return made
 
 
+def budget_table(comparison: SharedComparison) -> Table:
+    """Return the figures of a budget's pools as a table."""
+    on_budget, fixed = comparison.budget, comparison.fixed
+    ended = f"{comparison.stall_seconds:,.0f} s stall" if on_budget.finished else "does not end"
+    made = Table(title=f"budget: {ended}", title_justify="left", box=None, pad_edge=False, header_style="dim")
+    made.add_column("pool", no_wrap=True)
+    for title in ("peak", "GPU-seconds", "idle", "fixed GPU-seconds", "fixed idle"):
+        made.add_column(title, justify="right", no_wrap=True)
+    uses = zip((*on_budget.pools, on_budget.total), (*fixed.pools, fixed.total), strict=True)
+    for one, always in uses:
+        figures = (f"{one.gpu_seconds:,.0f}", f"{one.idle_share:.0%}")
+        made.add_row(one.pool, str(one.peak), *figures, f"{always.gpu_seconds:,.0f}", f"{always.idle_share:.0%}")
+    return made
+
+
 def _row(name: str, outcome: PolicyOutcome, share: float) -> Sequence[str | Text]:
     run = outcome.run
     stall = f"{outcome.stall_seconds:,.0f}" if run.finished else Text("does not end", style="red")
@@ -90,6 +122,15 @@ def _load(name: str) -> Trace:
     try:
         is_file = name not in builtin.NAMES and (name == "-" or Path(name).exists())
         return parse_trace(read_text(Path(name)), name=named(Path(name))) if is_file else builtin.load_trace(name)
+    except TraceError as error:
+        raise RefusedError(str(error)) from None
+
+
+def _load_shared(name: str) -> SharedTrace:
+    if name == NAME:
+        return load_shared()
+    try:
+        return parse_document(SharedTrace, read_text(Path(name)), name=named(Path(name)))
     except TraceError as error:
         raise RefusedError(str(error)) from None
 
