@@ -7,10 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster import binaries
+from cluster.contract import NotPossibleError
 from cluster.processes import ClusterError
 from scene import StoryError
 
-FAILURES = (StoryError, ClusterError, binaries.BuildError, TimeoutError, subprocess.SubprocessError)
+FAILURES = (
+    StoryError,
+    ClusterError,
+    NotPossibleError,
+    binaries.BuildError,
+    TimeoutError,
+    subprocess.SubprocessError,
+)
 """What a story ends with when something does not come true; anything else is a defect of ours, with its traceback."""
 
 
