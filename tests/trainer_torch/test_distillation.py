@@ -3,8 +3,6 @@
 import asyncio
 import json
 import math
-from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,13 +12,14 @@ from typing import Any
 import pytest
 import torch
 from support import tiny_policy
+from support.distillation_job import DIGITS, FORWARD, RESULTS, TinyTeacher
 from support.rates_single import RatesSingle
 from support.tiny_job import tiny_job
+from support.torchrun import run_job
 
 from rewardpool.config import RewardConfig
 from rewardpool.errors import ConfigError, PoolError, SampleError
 from rewardpool.rewards import Episode, Rating
-from rewardpool.score_waits import ScoreWaits
 from rewardpool_train.actor import distillation
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.distillation import Distillation, NoReward, Teachers, open_teachers
@@ -35,33 +34,7 @@ from rewardpool_train.config import TrainConfig
 from rewardpool_train.distillation_config import DistillationConfig
 from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RatedGroup, SettledScore
 
-CPU = torch.device("cpu")
-FORWARD = Forward(pad_id=tiny_policy.PAD, device=CPU)
 CONFIG = DistillationConfig(teacher="default/none")
-DIGITS = 12  # vocabulary of the tiny policy
-
-
-class TinyTeacher:
-    """Stands in for `Teachers`: another tiny policy, computed here; some responses it never answers."""
-
-    def __init__(self, *, top_k: int = 0, silent_about: Sequence[int] = ()) -> None:
-        self._model = tiny_policy.make_policy(seed=5)
-        self._top_k = top_k
-        self._silent_about = silent_about
-        self.asked: Counter[int] = Counter()
-
-    def record_waits(self, waits: ScoreWaits) -> None:
-        """There is no pool."""
-
-    async def rows(self, prompt: Prompt, rollout: Rollout) -> TeacherRows | None:
-        self.asked[rollout.member] += 1
-        if rollout.member in self._silent_about:
-            return None
-        every = torch.arange(DIGITS).expand(len(rollout.response_ids), DIGITS)
-        with torch.no_grad():
-            [own], [all_of_them] = FORWARD.log_probs_at(self._model, [rollout], [every])
-        top = all_of_them.topk(self._top_k)
-        return TeacherRows(own, top.indices, top.values)
 
 
 class Sevens(RatesSingle):
@@ -108,6 +81,23 @@ def test_the_policy_comes_nearer_to_its_teacher(tmp_path: Path, policy_folder: P
     first, *_, one, two, three = (record.teacher_kl for record in records)
     assert (one + two + three) / 3 < first / 2
     assert (tally.submitted, tally.scored, tally.lost) == (15 * 64, 15 * 64, 0)
+
+
+@pytest.mark.parametrize("schedule", ["minibatch", "fully_async"])
+def test_ranks_that_share_a_policy_bring_it_nearer_to_its_teacher(
+    tmp_path: Path, policy_folder: Path, schedule: str
+) -> None:
+    rollout = {"prompts_per_step": 4, "group_size": 16, "max_new_tokens": 12}
+    config_of(tmp_path, policy_folder, rollout=rollout, schedule=schedule)
+    job = run_job("support.distillation_job", tmp_path / "train.yaml", ranks=2, seconds=180)
+    assert job.returncode == 0, job.stderr
+    found = json.loads((tmp_path / RESULTS).read_text())
+    first, *_, one, two, three = found["kl"]
+    assert (one + two + three) / 3 < first / 2
+    assert found["scored"] == [64] * 15
+    # Rollouts that go on at the end are for nothing; each rank asks about its own.
+    assert sum(found["asked"]) == 15 * 64 or (schedule == "fully_async" and sum(found["asked"]) > 15 * 64)
+    assert min(found["asked"]) > 0.3 * sum(found["asked"])
 
 
 def test_without_a_reward_a_score_is_minus_the_divergence_in_nats_per_token(
