@@ -162,4 +162,4 @@ async def test_of_ten_thousand_sequences_none_is_lost_though_a_worker_dies_every
     seconds = time.monotonic() - began
     asked.check()
     print(f"{count} sequences in {seconds:.0f} s, {kills} kills, slowest {asked.slowest:.1f} s; {report}")
-    assert kills >= 5
+    assert kills >= 2  # of a fast machine that is through sooner
