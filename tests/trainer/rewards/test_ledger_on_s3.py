@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,17 @@ def test_full_files_and_the_last_one_are_objects_and_leave_the_folder(tmp_path: 
     assert [json.loads(line)["score"] for body in bodies for line in body.splitlines()] == [1_200_000, 1_300_000, 3]
     assert len(keys) == 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ledgers_of_one_process_and_second_keep_each_others_objects(
+    tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as stopped:
+        stopped.setattr(time, "strftime", lambda *_: "20260102T030405")
+        for size in (1, 2):
+            with by_length(tmp_path, upload="s3://ledgers/one-second") as reward:
+                score(reward, size)
+    assert len(store.list_objects_v2(Bucket="ledgers", Prefix="one-second/")["Contents"]) == 2
 
 
 @pytest.mark.usefixtures("store")

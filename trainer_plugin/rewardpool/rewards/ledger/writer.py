@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 import time
+import uuid
 import zlib
 from collections import deque
 from collections.abc import Sequence
@@ -200,7 +201,9 @@ class _Files:
         self._path = Path()
         self._end = 0
         self._number = 0
-        self._name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{socket.gethostname()}-{os.getpid()}"
+        began = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        # In a store nothing refuses a name that another ledger has used, of this process or of one with the same id.
+        self._name = f"{began}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Append lines. Raises OSError."""
@@ -240,15 +243,9 @@ class _Files:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._number:
             parquet.remove_abandoned(folder)
-        while self._fd < 0:
-            self._number += 1
-            self._path = folder / f"{self._name}-{self._number:04}.jsonl"
-            if self._path.with_suffix(parquet.SUFFIX).exists():
-                continue
-            try:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            except FileExistsError:  # another ledger of this process, of the same second
-                continue
+        self._number += 1
+        self._path = folder / f"{self._name}-{self._number:04}.jsonl"
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._end = 0
 
 
