@@ -1,7 +1,7 @@
 """The open ledger of one process: lines wait in a queue, and a thread writes them to files, each up to a size.
 
-A line is made when its score is there: a queue of the episodes themselves cost five times as much, as all that an
-episode holds was then kept from being freed at once, and examined by the garbage collector meanwhile.
+A line is made when its score is there: it says what was scored, whatever becomes of the episode afterwards, and the
+thread competes with the reward's loop for the interpreter only to write.
 """
 
 import logging
@@ -186,9 +186,10 @@ class Ledger:
             self._written_bytes += sum(map(len, lines))
 
     def _end(self, why: str) -> None:
+        if self._stopped is not None:  # by another thread
+            return
         self._stopped = why
-        self._left_out += len(self._waiting)
-        self._waiting.clear()
+        self._left_out += len(self._waiting)  # it stays there: the writing thread may be about to take of it
         log.warning("the ledger in %s stops: %s; scoring goes on without it", self._config.folder, why)
 
 
