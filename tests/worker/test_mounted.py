@@ -23,8 +23,8 @@ PROGRAMS = {
     for path, text in zipped_modules().items()
     if "/" in path and b"\ndef main(" in text and not path.endswith("__main__.py")
 }
-LAZY = {"rewardpool_api.contract": {"orjson"}}
-"""Imported by a function that no engine calls."""
+LAZY = {"rewardpool_api.contract": {"orjson"}, "rewardpool_api.teacher_wire": {"numpy"}}
+"""Imported by a function: one that no engine calls, and one that teachers call, whose engines have NumPy."""
 
 
 def imports(text: bytes) -> set[str]:
