@@ -131,7 +131,7 @@ async def test_a_function_that_gives_no_number_is_an_error_and_no_reward(
     function.write_text("def compute_score(**_of_verl):\n    return float('nan')\n")
     custom = f"reward.custom_reward_function.path={function}"
     worker = make_worker(MANAGER, f"+reward.pool={function_pool}", QUIETLY, custom)
-    with pytest.raises(FunctionFailedError, match="no finite number"):
+    with pytest.raises(FunctionFailedError, match="not a finite number"):
         await worker.compute_score(batch_of(["123"]))
 
 

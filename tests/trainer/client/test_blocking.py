@@ -87,7 +87,7 @@ async def test_a_sample_that_cannot_be_asked_for_is_an_error_of_its_own_future(
 
     raised: list[bool] = []
 
-    def _raise_once() -> None:
+    def _raise_once(*, tokens: int | None) -> None:
         if not raised:
             raised.append(True)
             raise ConnectionError("gone")

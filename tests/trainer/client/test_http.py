@@ -199,7 +199,7 @@ async def test_half_an_answer_is_none(pieces: list[bytes]) -> None:
 @pytest.mark.parametrize("piece", [b"\x15\x03\x03\x00\x02\x02\x46", b"SSH-2.0-server\r\n", b"HTTP/1.1 abc\r\n\r\n"])
 async def test_what_is_no_http_means_that_nobody_is_there(piece: bytes) -> None:
     async with serving([piece]) as (scripted, client):
-        with pytest.raises(UnreachableError, match="no HTTP"):
+        with pytest.raises(UnreachableError, match="not HTTP"):
             await ask(scripted, client)
 
 

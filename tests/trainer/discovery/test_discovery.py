@@ -174,7 +174,7 @@ async def test_an_adapter_is_a_name_under_which_the_pool_scores() -> None:
 
 async def test_an_adapter_that_the_pool_lacks_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(
-        ConfigError, match=r"adapter.*saef is no adapter of .*which has helpful, safe; did you mean safe"
+        ConfigError, match=r"adapter.*saef is not an adapter of .*which has helpful, safe; did you mean safe"
     ):
         await find(FakeSource(with_adapters("helpful", "safe")), config=by("saef"))
     with pytest.raises(ConfigError, match=r"which has no spec\.model\.adapters"):

@@ -71,5 +71,5 @@ def test_no_name_that_the_adapter_writes_can_be_taken_by_what_a_function_returns
 
 @pytest.mark.parametrize("score", [None, "good", math.nan, math.inf, pytest.param(10**400, id="huge")])
 def test_what_a_function_of_the_users_own_gives_is_a_finite_number(score: Any) -> None:
-    with pytest.raises(FunctionFailedError, match="no finite number"):
+    with pytest.raises(FunctionFailedError, match="not a finite number"):
         checked_result({"reward_score": score})
