@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_kube.resources import Object
+from rewardpool_operator.kubernetes.containers import PORT_HTTP
 from rewardpool_operator.kubernetes.diff import content_hash
 
 PRE_STOP_SECONDS: Final = 5
@@ -20,6 +21,9 @@ GRACE_MARGIN_SECONDS: Final = 15
 KEY_MODE: Final = 0o444
 """Mode of mounted keys: readable for any user, so that no pod needs a user or group of its own. Only its containers see
 them, and a namespace that gives each pod a user of a range (as OpenShift's do) takes no other."""
+
+SURGE_FIRST: Final[Object] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+"""Strategy of every Deployment: a new pod is there before the old one goes."""
 
 CONTAINER_SECURITY: Final[Object] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 OWN_IMAGE: Final = {"runAsNonRoot": True}
@@ -134,9 +138,25 @@ def key_volume(pool: RewardPool) -> tuple[Object, Object]:
     return {"name": "key", "secret": secret}, {"name": "key", "mountPath": names.KEY_DIR, "readOnly": True}
 
 
-def key_item() -> Object:
-    """The one entry of a key Secret that is mounted."""
-    return {"key": names.SECRET_KEY, "path": names.SECRET_KEY}
+def own_key_volume(name: str, *, secret: str, folder: str) -> tuple[Object, Object]:
+    """The volume with the one entry `key` of a component's own Secret, and its mount in that folder."""
+    item = {"key": names.SECRET_KEY, "path": names.SECRET_KEY}
+    source = {"secretName": secret, "items": [item], "defaultMode": KEY_MODE}
+    return {"name": name, "secret": source}, {"name": name, "mountPath": folder, "readOnly": True}
+
+
+def service(pool: RewardPool, name: str, component: str, *, port: int) -> Object:
+    """The stable address in front of a component's pods."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(pool, name, component),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": labels(pool, component),
+            "ports": [{"name": PORT_HTTP, "port": port, "targetPort": PORT_HTTP, "protocol": "TCP"}],
+        },
+    }
 
 
 def pod_template(

@@ -15,16 +15,17 @@ from rewardpool_operator.kubernetes.merge import merged
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.render.common import (
     GRACE_MARGIN_SECONDS,
-    KEY_MODE,
     OWN_IMAGE,
     PRE_STOP_SECONDS,
+    SURGE_FIRST,
     every_address,
-    key_item,
     key_volume,
     labels,
     metadata,
+    own_key_volume,
     pod_template,
     recommended_labels,
+    service,
 )
 from rewardpool_operator.kubernetes.render.shared import pool_url
 
@@ -39,16 +40,8 @@ RESOURCES: Final[Object] = {
 
 def gateway_service(pool: RewardPool) -> Object:
     """The stable address in front of the gateways."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(pool, names.gateway_name(pool.metadata.name), names.COMPONENT_GATEWAY),
-        "spec": {
-            "type": "ClusterIP",
-            "selector": labels(pool, names.COMPONENT_GATEWAY),
-            "ports": [{"name": PORT_HTTP, "port": names.GATEWAY_PORT, "targetPort": PORT_HTTP, "protocol": "TCP"}],
-        },
-    }
+    name = names.gateway_name(pool.metadata.name)
+    return service(pool, name, names.COMPONENT_GATEWAY, port=names.GATEWAY_PORT)
 
 
 def gateway_deployment(
@@ -70,7 +63,7 @@ def gateway_deployment(
         "spec": {
             "replicas": gateway.replicas,
             "selector": {"matchLabels": own_labels},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "strategy": SURGE_FIRST,
             "template": merged(_template(pool, image, ipv6=ipv6, defaults=defaults), owned),
         },
     }
@@ -80,9 +73,8 @@ def _template(pool: RewardPool, image: str, *, ipv6: bool, defaults: PoolDefault
     host, secret = every_address(ipv6=ipv6), names.gateway_name(pool.metadata.name)
     listen = f"{f'[{host}]' if ':' in host else host}:{names.GATEWAY_PORT}"
     options = ["--listen", listen, "--key-file", f"{names.GATEWAY_KEY_DIR}/{names.SECRET_KEY}"]
-    own_key = {"secretName": secret, "items": [key_item()], "defaultMode": KEY_MODE}
-    volumes = [{"name": "gateway-key", "secret": own_key}]
-    mounts = [{"name": "gateway-key", "mountPath": names.GATEWAY_KEY_DIR, "readOnly": True}]
+    volume, mount = own_key_volume("gateway-key", secret=secret, folder=names.GATEWAY_KEY_DIR)
+    volumes, mounts = [volume], [mount]
     env = [{"name": names.ENV_URL, "value": pool_url(pool)}]
     if pool.spec.router.auth.uses_key:
         volume, mount = key_volume(pool)

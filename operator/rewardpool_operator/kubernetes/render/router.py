@@ -20,13 +20,15 @@ from rewardpool_operator.kubernetes.render.common import (
     KEY_MODE,
     OWN_IMAGE,
     PRE_STOP_SECONDS,
+    SURGE_FIRST,
     common_volumes,
     every_address,
-    key_item,
     labels,
     metadata,
+    own_key_volume,
     pod_template,
     recommended_labels,
+    service,
 )
 from rewardpool_operator.routers.flags import TlsFiles, router_flags
 from rewardpool_operator.routers.programs import PROGRAMS
@@ -46,16 +48,8 @@ RESOURCES: Final[Object] = {
 
 def router_service(pool: RewardPool) -> Object:
     """The stable address in front of the routers."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(pool, names.router_name(pool.metadata.name), names.COMPONENT_ROUTER),
-        "spec": {
-            "type": "ClusterIP",
-            "selector": labels(pool, names.COMPONENT_ROUTER),
-            "ports": [{"name": PORT_HTTP, "port": names.ROUTER_PORT, "targetPort": PORT_HTTP, "protocol": "TCP"}],
-        },
-    }
+    name = names.router_name(pool.metadata.name)
+    return service(pool, name, names.COMPONENT_ROUTER, port=names.ROUTER_PORT)
 
 
 def router_deployment(
@@ -84,7 +78,7 @@ def router_deployment(
         "spec": {
             "replicas": pool.spec.router.replicas,
             "selector": {"matchLabels": own_labels},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "strategy": SURGE_FIRST,
             "template": merged(template, template_hash),
         },
     }
@@ -115,9 +109,11 @@ def _router_template(pool: RewardPool, image: str, *, ipv6: bool, defaults: Pool
         tls=tls if router.tls else None,
     )
     volumes, mounts = common_volumes(pool, router_files())
-    admin = {"secretName": names.admin_secret(pool.metadata.name), "items": [key_item()], "defaultMode": KEY_MODE}
-    volumes.append({"name": "admin-key", "secret": admin})
-    mounts.append({"name": "admin-key", "mountPath": names.ADMIN_KEY_DIR, "readOnly": True})
+    volume, mount = own_key_volume(
+        "admin-key", secret=names.admin_secret(pool.metadata.name), folder=names.ADMIN_KEY_DIR
+    )
+    volumes.append(volume)
+    mounts.append(mount)
     if router.tls:
         items = [{"key": entry, "path": entry} for entry in (names.TLS_CERTIFICATE, names.TLS_KEY)]
         secret = {"secretName": router.tls.secret_name, "items": items, "defaultMode": KEY_MODE}

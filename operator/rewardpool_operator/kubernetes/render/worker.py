@@ -29,6 +29,7 @@ from rewardpool_operator.kubernetes.pool_defaults import (
 from rewardpool_operator.kubernetes.render.common import (
     OWN_IMAGE,
     PRE_STOP_SECONDS,
+    SURGE_FIRST,
     common_volumes,
     environment,
     every_address,
@@ -107,7 +108,7 @@ def worker_deployment(pool: RewardPool, revision: Revision, *, replicas: int) ->
             "revisionHistoryLimit": 0,
             "progressDeadlineSeconds": max(2, revision.start_seconds),
             "selector": {"matchLabels": own_labels},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "strategy": SURGE_FIRST,
             "template": merged(revision.template, {"metadata": {"labels": own_labels}}),
         },
     }
