@@ -190,8 +190,8 @@ def test_a_full_disk_stops_the_ledger_and_leaves_whole_lines(
     assert len(stopped(caplog)) == 1
 
 
-def add(ledger: Ledger, response: str) -> None:
-    episode = Episode(prompt="?", response=response, id="one")
+def add(ledger: Ledger, response: str, name: str = "one") -> None:
+    episode = Episode(prompt="?", response=response, id=name)
     ledger.add(SCORER, episode, PartScore(1.0), seconds=0.1, revisions=())
 
 
@@ -218,8 +218,29 @@ def test_an_episode_that_cannot_be_described_is_left_out_and_the_next_one_has_it
     assert [one["id"] for one in records(tmp_path)] == ["one"]
 
 
+@pytest.mark.parametrize("many", [1, writer.LINES_AT_ONCE, 3 * writer.LINES_AT_ONCE + 1])
+def test_records_are_in_the_order_of_their_scores(tmp_path: Path, many: int) -> None:
+    with Ledger(LedgerConfig(folder=tmp_path)) as ledger:
+        for number in range(many):
+            add(ledger, str(number), name=str(number))
+    assert [one["id"] for one in records(tmp_path)] == [str(number) for number in range(many)]
+
+
+@pytest.mark.parametrize("field", ["extra_info", "ground_truth", "turns", "prompt"])
+def test_a_record_says_what_was_scored_though_the_episode_is_changed_afterwards(tmp_path: Path, field: str) -> None:
+    message = {"role": "user", "content": "before"}
+    value = message if field in ("extra_info", "ground_truth") else [message]
+    with Ledger(LedgerConfig(folder=tmp_path, text=True)) as ledger:
+        episode = Episode(**{"prompt": "?", "response": "a", field: value})
+        ledger.add(SCORER, episode, PartScore(1.0), seconds=0.1, revisions=())
+        message["content"] = "after"
+    assert "before" in json.dumps(records(tmp_path))
+    assert "after" not in json.dumps(records(tmp_path))
+
+
 def test_lines_beyond_what_may_wait_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MOST_WAITING_BYTES", 1)
+    monkeypatch.setattr(writer, "LINES_AT_ONCE", 1)
     ledger = Ledger(LedgerConfig(folder=tmp_path))
     add(ledger, "a")
     add(ledger, "b")
