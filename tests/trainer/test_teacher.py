@@ -199,6 +199,29 @@ async def test_a_long_answer_may_be_larger_than_a_score() -> None:
     assert found.top_logprobs.shape == (5999, 64)
 
 
+@pytest.mark.parametrize(
+    ("count", "length", "at_once"), [(64, 100, 64), (64, 2048, 64), (64, 32_768, 4), (100, 8192, 16), (2, 200_000, 1)]
+)
+async def test_a_long_sequence_takes_several_slots(count: int, length: int, at_once: int) -> None:
+    full = asyncio.Event()
+
+    async def answers(request: Any) -> Any:
+        worker.requests.clear()
+        if worker.in_flight == at_once:
+            full.set()
+        await full.wait()
+        return await teaches(request)
+
+    async with (
+        FakeWorker(afterwards=answers) as worker,
+        Pool(RewardConfig(url=worker.url, concurrency=64, hedge=False)) as pool,
+    ):
+        sequence = array("i", [7] * length)
+        found = await asyncio.gather(*(pool.logprobs(sequence, start=length - 1) for _ in range(count)))
+    assert [len(one) for one in found] == [1] * count
+    assert worker.most_in_flight == at_once
+
+
 async def test_a_pool_of_another_type_is_not_asked_and_a_teacher_gives_no_score(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -162,7 +162,8 @@ class RewardConfig(BaseModel):
     `on_failure` says. Before the first score, the first 404, 405 or the like is one; after it, four times as many
     samples may fail by themselves (the function raises, the sample is malformed)."""
     concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
-    """Most requests in flight from this process; fewer while the pool says that it is too busy."""
+    """Most requests in flight from this process; fewer while the pool says that it is too busy. A teacher's sequence
+    counts once for each 2,048 tokens of it that are begun."""
     batch: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = "auto"
     """Most samples (text or function) in one request; only those that wait because all slots are full are put together.
     `auto`: up to 16, as many as are answered fastest. With 1, `concurrency` bounds samples too."""

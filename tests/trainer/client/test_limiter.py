@@ -1,9 +1,12 @@
 """How many requests may be in flight, against a server that is a table; and the slots that are so many."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.fake_worker import FakeWorker, hangs, says
 from support.pauses import no_pause
 
@@ -88,7 +91,8 @@ def test_a_server_that_refuses_beyond_its_capacity_is_kept_full_and_not_flooded(
 class Taker:
     """Asks for a slot, and notes what becomes of it."""
 
-    def __init__(self, slots: AdaptiveLimiter, *, waiting_since: float = 0.0) -> None:
+    def __init__(self, slots: AdaptiveLimiter, weight: int = 1, *, waiting_since: float = 0.0) -> None:
+        self.weight = weight
         self.waiting_since = waiting_since
         self.became = "waiting"
         slots.take(self)
@@ -115,7 +119,7 @@ def test_slots_go_to_who_waits_longest() -> None:
     slots = AdaptiveLimiter(2)
     takers = [Taker(slots) for _ in range(4)]
     assert started(takers) == 2
-    slots.give_back()
+    slots.give_back(1)
     assert started(takers) == 3
 
 
@@ -123,10 +127,10 @@ def test_slots_shrink_as_they_are_given_back_and_grow_at_once() -> None:
     slots = AdaptiveLimiter(4)
     takers = [Taker(slots) for _ in range(6)]
     slots.resize(2)
-    slots.give_back()
-    slots.give_back()
+    slots.give_back(1)
+    slots.give_back(1)
     assert started(takers) == 4
-    slots.give_back()
+    slots.give_back(1)
     assert started(takers) == 5
     slots.resize(3)
     assert started(takers) == 6
@@ -136,7 +140,7 @@ def test_who_waits_for_a_slot_no_more_gets_none() -> None:
     slots = AdaptiveLimiter(1)
     takers = [Taker(slots) for _ in range(3)]
     slots.leave(takers[1])
-    slots.give_back()
+    slots.give_back(1)
     assert became(takers) == ["started", "waiting", "started"]
 
 
@@ -145,8 +149,79 @@ def test_who_waits_for_a_slot_since_too_long_ago_is_told_so_and_gets_none() -> N
     takers = [Taker(slots, waiting_since=since) for since in (0.0, 1.0, 2.0, 3.0)]
     slots.expire_before(2.0)
     assert became(takers) == ["started", "expired", "expired", "waiting"]
-    slots.give_back()
+    slots.give_back(1)
     assert became(takers) == ["started", "expired", "expired", "started"]
+
+
+def test_a_long_one_takes_several_slots_and_none_overtakes_it() -> None:
+    slots = AdaptiveLimiter(4)
+    takers = [Taker(slots, weight) for weight in (1, 4, 1, 1)]
+    assert started(takers) == 1
+    slots.give_back(1)
+    assert started(takers) == 2
+    slots.give_back(4)
+    assert started(takers) == 4
+
+
+def test_one_that_takes_more_slots_than_there_are_goes_alone() -> None:
+    slots = AdaptiveLimiter(4)
+    takers = [Taker(slots, weight) for weight in (9, 1)]
+    assert started(takers) == 1
+    slots.give_back(9)
+    assert started(takers) == 2
+
+
+@pytest.mark.parametrize("ends", [lambda slots, taker: slots.leave(taker), lambda slots, _: slots.expire_before(1.0)])
+def test_the_end_of_a_long_ones_wait_lets_those_behind_it_go(ends: Callable[[AdaptiveLimiter, Taker], None]) -> None:
+    slots = AdaptiveLimiter(2)
+    first, long, short = Taker(slots), Taker(slots, 2, waiting_since=1.0), Taker(slots, waiting_since=2.0)
+    ends(slots, long)
+    assert [first.became, short.became] == ["started", "started"]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("take"), st.integers(1, 12)),
+        st.tuples(st.sampled_from(["give_back", "leave"]), st.integers(0, 100)),
+        st.tuples(st.just("resize"), st.integers(1, 8)),
+    ),
+    max_size=60,
+)
+
+
+@given(size=st.integers(1, 8), steps=STEPS)
+def test_slots_are_never_more_than_there_are_but_for_one_that_is_alone(size: int, steps: list[tuple[str, int]]) -> None:
+    slots, takers = AdaptiveLimiter(size), list[Taker]()
+    for step, number in steps:
+        running = [taker for taker in takers if taker.became == "started"]
+        waiting = [taker for taker in takers if taker.became == "waiting"]
+        if step == "take":
+            takers.append(Taker(slots, number))
+        elif step == "resize":
+            size = number
+            slots.resize(size)
+        elif step == "give_back" and running:
+            ended = running[number % len(running)]
+            ended.became = "ended"
+            slots.give_back(ended.weight)
+        elif step == "leave" and waiting:
+            left = waiting[number % len(waiting)]
+            left.became = "left"
+            slots.leave(left)
+        before = {*running}
+        running = [taker for taker in takers if taker.became == "started"]
+        waiting = [taker for taker in takers if taker.became == "waiting"]
+        taken = sum(taker.weight for taker in running)
+        if {*running} - before:
+            assert taken <= size or len(running) == 1
+        # In order, and none waits for what is free.
+        begun = [taker for taker in takers if taker.became != "left"]
+        assert [taker.became == "waiting" for taker in begun] == sorted(taker.became == "waiting" for taker in begun)
+        assert not waiting or (running and taken + waiting[0].weight > size)
+    while running := [taker for taker in takers if taker.became == "started"]:
+        running[0].became = "ended"
+        slots.give_back(running[0].weight)
+    assert "waiting" not in became(takers)
 
 
 async def test_a_client_that_is_told_it_is_too_much_sends_less() -> None:

@@ -7,6 +7,9 @@ flight), while they take about as long as in the best round since.
 It begins at `concurrency` and slow answers alone never lower it. A queue at the routers is what autoscaling measures: a
 client that backs off as soon as requests take longer would keep a pool at its smallest size for ever. For the same
 reason it never falls below an eighth of `concurrency`, and a router that says it has no worker is not overloaded.
+
+A request takes one slot, and a long sequence of token ids several (`weight`). One that takes more than there are goes
+alone, and none overtakes another that waits.
 """
 
 from collections import OrderedDict
@@ -46,12 +49,12 @@ class Pace:
         self._best = float("inf")
         self._new_round()
 
-    def answered(self, seconds: float) -> None:
-        """A request was answered after so many seconds."""
+    def answered(self, seconds: float, weight: int = 1) -> None:
+        """A request that took `weight` slots was answered after so many seconds."""
         if self.limit == self._most:
             return
-        self._answers += 1
-        self._seconds += seconds
+        self._answers += weight
+        self._seconds += seconds * weight
         if self._answers < self.limit:
             return
         mean = self._seconds / self._answers
@@ -64,14 +67,18 @@ class Pace:
 
 
 class Waiter(Protocol):
-    """A request that waits for a slot."""
+    """A request that waits for its slots."""
+
+    @property
+    def weight(self) -> int:
+        """Slots that it takes, at least 1; always the same."""
 
     @property
     def waiting_since(self) -> float:
         """Start of its wait; all of one clock."""
 
     def start(self) -> None:
-        """Receive a slot."""
+        """Receive them."""
 
     def expire(self) -> None:
         """End a wait that took too long, without a slot."""
@@ -98,7 +105,7 @@ class Queue(Generic[W]):
 
 
 class AdaptiveLimiter(Queue[Waiter]):
-    """Limiter whose size changes without loss of a slot; requests without one wait in order."""
+    """Limiter whose size changes without loss of a slot; requests without theirs wait in order."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -106,16 +113,25 @@ class AdaptiveLimiter(Queue[Waiter]):
         self._taken = 0
 
     def take(self, waiter: Waiter) -> None:
-        """Start it with a slot, now or when there is one."""
-        if self._taken < self._size:
-            self._taken += 1
+        """Start it with its slots, now or when they are free."""
+        if not self._waiting and self._has_room(waiter.weight):
+            self._taken += waiter.weight
             waiter.start()
         else:
             self._waiting[waiter] = None
 
-    def give_back(self) -> None:
-        """Release a slot; the request that waits longest gets it."""
-        self._taken -= 1
+    def give_back(self, weight: int) -> None:
+        """Release the slots of one request; those that wait longest get them."""
+        self._taken -= weight
+        self._fill()
+
+    def leave(self, waiter: Waiter) -> None:
+        """End a wait; those behind it may need fewer slots."""
+        super().leave(waiter)
+        self._fill()
+
+    def expire_before(self, since: float) -> None:
+        super().expire_before(since)
         self._fill()
 
     def resize(self, size: int) -> None:
@@ -124,8 +140,11 @@ class AdaptiveLimiter(Queue[Waiter]):
             self._size = size
             self._fill()
 
+    def _has_room(self, weight: int) -> bool:
+        return self._taken + weight <= self._size or self._taken == 0
+
     def _fill(self) -> None:
-        while self._waiting and self._taken < self._size:
+        while self._waiting and self._has_room(next(iter(self._waiting)).weight):
             waiter, _ = self._waiting.popitem(last=False)
-            self._taken += 1
+            self._taken += waiter.weight
             waiter.start()

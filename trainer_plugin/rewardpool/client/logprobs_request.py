@@ -11,6 +11,14 @@ from rewardpool.errors import InvalidSampleError, SampleTooLongError
 from rewardpool.logprobs import Logprobs
 from rewardpool_api.teacher_wire import Question
 
+TOKENS_PER_SLOT = 2048
+"""Tokens of a sequence for each slot that it takes: those of one step of a teacher's engine."""
+
+
+def slots_of(asked: Question) -> int:
+    """Return the slots of `concurrency` that a question takes."""
+    return -(-len(asked.token_ids) // TOKENS_PER_SLOT)
+
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class LogprobsRequest(ScoreRequest[Logprobs]):

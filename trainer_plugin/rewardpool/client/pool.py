@@ -17,7 +17,7 @@ from rewardpool.client.answer import Judgement, check_echo, read_first_token, re
 from rewardpool.client.answering import Answering, current
 from rewardpool.client.batching import Batcher
 from rewardpool.client.breaker import NOTHING_PROVEN, Settled
-from rewardpool.client.logprobs_request import LogprobsRequest
+from rewardpool.client.logprobs_request import LogprobsRequest, slots_of
 from rewardpool.client.loop_thread import Work
 from rewardpool.client.report import Counters, Report
 from rewardpool.client.request import ScoreRequest
@@ -389,7 +389,13 @@ class Pool:
         self._demand.sample_comes(tokens=len(asked.token_ids))
         return await self._result(
             LogprobsRequest(
-                self._entered, self._counters, label=label, path=LOGPROBS_PATH, asked=asked, vocabulary=vocabulary
+                self._entered,
+                self._counters,
+                label=label,
+                path=LOGPROBS_PATH,
+                asked=asked,
+                vocabulary=vocabulary,
+                weight=slots_of(asked),
             )
         )
 

@@ -147,6 +147,8 @@ class ScoreRequest(Tries, Generic[T]):
     """Below the pool's URL."""
     samples: int = 1
     """Samples in it; with more than one it is sent once, and a RetryableError ends it."""
+    weight: int = 1
+    """Slots that it takes of `concurrency`."""
     seconds: float = field(default_factory=already_waited)
     """Seconds from its first attempt's due time to its end; before that, those of its deadline that were used up."""
     last_sent_at: float = field(default=0.0, init=False)
@@ -437,7 +439,7 @@ class ScoreRequest(Tries, Generic[T]):
         else:
             if not self.has_ended:
                 seconds = loop_time() - attempt.sent_at
-                connections.answered(seconds)
+                connections.answered(seconds, self.weight)
                 if (hedging := connections.hedging(self.path)) is not None:
                     hedging.answered(seconds)
                 self._spent_until_answer(attempt, result)
@@ -711,7 +713,7 @@ class ScoreRequest(Tries, Generic[T]):
             self.connections.timer.remove(self)
             self.counters.tokens_ended(self.tokens)
             self._close_attempts()  # first: whoever gets the place sends at once
-            self.connections.slots.give_back()
+            self.connections.slots.give_back(self.weight)
         self.tell()
 
     def tell(self) -> None:

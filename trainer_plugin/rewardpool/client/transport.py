@@ -203,9 +203,9 @@ class Connections:
             self._hedging[path] = self._new_hedging(concurrency=self.config.concurrency)
         return self._hedging[path]
 
-    def answered(self, seconds: float) -> None:
-        """A request was answered after so long."""
-        self._pace.answered(seconds)
+    def answered(self, seconds: float, weight: int) -> None:
+        """A request that took `weight` slots was answered after so long."""
+        self._pace.answered(seconds, weight)
         self.slots.resize(self.concurrency)
         self.pool_answered()
 
