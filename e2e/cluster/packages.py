@@ -58,10 +58,13 @@ DASHBOARD_PACKAGES: Mapping[str, str] = {"prometheus": "prometheus", "promtool":
 BROWSER_PACKAGES: Mapping[str, str] = {"chromium": "chromium fonts-dejavu-core"}
 """The same for the page's pictures, and for its test in a browser."""
 
+PROXY_PACKAGES: Mapping[str, str] = {"haproxy": "haproxy"}
+"""The same for tests of callers outside a cluster, who come by a proxy."""
+
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "environment": ENVIRONMENT_PACKAGES,
     "engine": ENGINE_PACKAGES,
-    "tests": {**TEST_PACKAGES, **DASHBOARD_PACKAGES, **BROWSER_PACKAGES},
+    "tests": {**TEST_PACKAGES, **DASHBOARD_PACKAGES, **BROWSER_PACKAGES, **PROXY_PACKAGES},
     "node": {**NODE_PACKAGES, **BASE_IMAGE_PACKAGES},
 }
 
