@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo distil smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites cluster-runs e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-teachers e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release rehearsal rehearsal-short tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries clean
+.PHONY: simulate simulate-client simulate-peers golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-ledger bench-operator bench-sandbox bench-step bench-teacher client-faults docs expressions help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo distil smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites cluster-runs e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-teachers e2e-control-loop e2e-sandbox e2e-first-pool first-minute pictures release rehearsal rehearsal-short tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint audit image-hashes reference format crds binaries walks clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -288,6 +288,9 @@ tutorials: setup-dev ## Type the tutorials' commands word by word in clean envir
 pictures: packages setup-dev setup-server ## Draw the pages' pictures: a terminal, the page in the browser, and the dashboards from the recorded run (RECORD=yes makes a new one first; needs the same as e2e)
 	@$(DEV)/bin/python docs/terminal_picture.py docs/images/terminal.svg
 	@PYTHONPATH=tests $(DEV)/bin/python docs/pictures.py docs/images
+
+walks: setup-dev ## Count the modules and calls of a pass, a sample and an announcement (WALKS=--modules lists them)
+	@$(DEV)/bin/python docs/walks.py $(WALKS)
 	@$(if $(RECORD),PYTHONPATH=e2e $(DEV)/bin/python -m dashboards --record)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m dashboards
 
