@@ -31,7 +31,7 @@ class Stage:
     """
 
     namespace: str
-    manifests: Sequence[Mapping[str, Any]]
+    manifests: Sequence[dict[str, Any]]
     chart_values: Mapping[str, Any]
     gpus: int
     mounts: Sequence[Path]
