@@ -155,7 +155,7 @@ class Detail:
     max_model_len: int | None
     sleep: str | None
     headline: str
-    """Problem, in words; the message of the condition Ready where there is none."""
+    """Why nothing is served, or what a person is needed for; empty for a pool in good order, or on its way to it."""
     sizing: Sizing | None
     workers: tuple[Replica, ...]
     more_workers: int
@@ -196,8 +196,8 @@ def summary_of(pool: RewardPool, traffic: Traffic | None) -> Summary:
 
 
 def detail_of(seen: Seen, remembered: Remembered) -> Detail:
-    """A pool as a whole."""
-    pool, status = seen.pool, seen.pool.status
+    """A pool as a whole; a message that several parts have stands in the first one alone."""
+    pool, status, texts = seen.pool, seen.pool.status, _Texts()
     shown = sorted(seen.workers, key=lambda worker: (_phase_tone(worker) == "good", _by_number(worker.name)))
     return Detail(
         summary=summary_of(pool, remembered.traffic),
@@ -207,17 +207,17 @@ def detail_of(seen: Seen, remembered: Remembered) -> Detail:
         router=pool.spec.router.flavor,
         max_model_len=status.model.max_model_len if status.model else None,
         sleep=status.sleep.state if status.sleep else None,
-        headline=_headline(status),
-        sizing=_sizing(pool),
+        headline=texts.first(_headline(status)),
+        sizing=_sizing(pool, texts),
         workers=tuple(Replica(**vars(worker), tone=_phase_tone(worker)) for worker in shown[:MAX_WORKERS]),
         more_workers=max(0, len(shown) - MAX_WORKERS),
         jobs=tuple(_job(demand) for demand in status.demands),
         costs=tuple(status.costs.shares()) if status.costs else (),
         costs_since=status.costs.since.timestamp() if status.costs else None,
         costs_until=status.costs.until.timestamp() if status.costs else None,
-        rollout=_rollout(status),
+        rollout=_rollout(status, texts),
         download=_download(status),
-        conditions=tuple(_fact(condition) for condition in status.conditions),
+        conditions=tuple(_fact(condition, texts) for condition in status.conditions),
         changes=tuple(sorted(_changes(status), key=lambda change: -change.at)[:MAX_CHANGES]),
         logs=tuple(seen.logs),
     )
@@ -262,18 +262,34 @@ def desired_steps(history: Sequence[ScalingDecision], samples: Sequence[Sample])
     return steps
 
 
+class _Texts:
+    """Messages of a pool, in the order in which the page shows them."""
+
+    def __init__(self) -> None:
+        self._shown: set[str] = set()
+
+    def first(self, text: str) -> str:
+        """Return the text, cut where it is long; empty where it was given before."""
+        if text in self._shown:
+            return ""
+        self._shown.add(text)
+        return _cut(text)
+
+
 def _headline(status: RewardPoolStatus) -> str:
+    if state_of(status)[1] not in ("bad", "idle"):
+        return ""
     degraded, ready = status.condition("Degraded"), status.condition("Ready")
     said = degraded if degraded is not None and degraded.status == "True" else ready
-    return _cut(said.message) if said else "no operator or supervisor has seen this pool yet"
+    return said.message if said else "no operator or supervisor has seen this pool yet"
 
 
-def _sizing(pool: RewardPool) -> Sizing | None:
+def _sizing(pool: RewardPool, texts: _Texts) -> Sizing | None:
     scaling, spec = pool.status.scaling, pool.spec.autoscaling
     if scaling is None:
         return None
     return Sizing(
-        reason=_cut(scaling.reason),
+        reason=texts.first(scaling.reason),
         limit=scaling.limit,
         recommended=scaling.recommended_replicas,
         least=spec.min_replicas if spec else None,
@@ -300,7 +316,7 @@ def _job(demand: DemandStatus) -> Job:
     )
 
 
-def _rollout(status: RewardPoolStatus) -> Rollout | None:
+def _rollout(status: RewardPoolStatus, texts: _Texts) -> Rollout | None:
     rollout = status.rollout
     if rollout is None:
         return None
@@ -309,7 +325,7 @@ def _rollout(status: RewardPoolStatus) -> Rollout | None:
         current=status.current_revision,
         stable=rollout.stable_revision,
         failed=failed.reason if failed else None,
-        message=_cut(failed.message if failed else rollout.replace_reason or ""),
+        message=texts.first(failed.message if failed else rollout.replace_reason or ""),
         parity=f"{rollout.parity.outcome}: {_cut(rollout.parity.message)}" if rollout.parity else None,
     )
 
@@ -323,12 +339,12 @@ def _download(status: RewardPoolStatus) -> Download | None:
     )
 
 
-def _fact(condition: Condition) -> Fact:
+def _fact(condition: Condition, texts: _Texts) -> Fact:
     return Fact(
         type=condition.type,
         status=condition.status,
         reason=condition.reason,
-        message=_cut(condition.message),
+        message=texts.first(condition.message),
         tone=_tone(condition),
         since=condition.last_transition_time.timestamp(),
     )
@@ -349,7 +365,10 @@ def _tone(condition: Condition) -> Tone:
 
 
 def _changes(status: RewardPoolStatus) -> Iterator[Change]:
-    """Dated parts of a status: new sizes, conditions that turned, and a revision that failed."""
+    """Dated parts of a status: new sizes, conditions that turned, and a revision that failed; by their reasons.
+
+    The messages stand where the conditions and the rollout are shown.
+    """
     scaling = status.scaling
     before: int | None = None
     for decision in scaling.history if scaling else ():
@@ -361,13 +380,13 @@ def _changes(status: RewardPoolStatus) -> Iterator[Change]:
         yield Change(
             at=condition.last_transition_time.timestamp(),
             what=f"{condition.type} is {condition.status}",
-            why=f"{condition.reason}: {_cut(condition.message)}" if condition.message else condition.reason,
+            why=condition.reason,
             tone=_tone(condition),
         )
     failed = status.rollout.failed if status.rollout else None
     if failed is not None:
         what = f"revision {failed.revision} failed"
-        yield Change(at=failed.time.timestamp(), what=what, why=f"{failed.reason}: {_cut(failed.message)}", tone="bad")
+        yield Change(at=failed.time.timestamp(), what=what, why=failed.reason, tone="bad")
 
 
 def _phase_tone(worker: Worker) -> Tone:

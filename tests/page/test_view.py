@@ -79,9 +79,9 @@ def test_changes_are_newest_first_with_the_size_before() -> None:
 def test_a_failed_revision_is_among_the_changes() -> None:
     failed = {"revision": "b2", "reason": "ParityExceeded", "message": "0.4 off", "time": rfc3339(NOW)}
     shown = detail(rollout={"targetRevision": "a1", "stableRevision": "a1", "failed": failed})
-    assert [(change.what, change.why) for change in shown.changes] == [
-        ("revision b2 failed", "ParityExceeded: 0.4 off")
-    ]
+    assert [(change.what, change.why) for change in shown.changes] == [("revision b2 failed", "ParityExceeded")]
+    assert shown.rollout is not None
+    assert shown.rollout.message == "0.4 off"
 
 
 def test_a_job_has_the_share_of_its_step_that_it_waited_for_scores_where_it_says_so() -> None:
@@ -90,8 +90,27 @@ def test_a_job_has_the_share_of_its_step_that_it_waited_for_scores_where_it_says
 
 
 def test_a_long_message_is_cut() -> None:
-    shown = detail(conditions=[condition("Ready", "False", "Starting", "x" * 4000)])
+    shown = detail(conditions=[condition("Ready", "False", "Stopped", "x" * 4000)])
     assert len(shown.headline) == MAX_TEXT
+
+
+def test_a_message_that_several_parts_have_stands_in_the_first_alone() -> None:
+    said = [
+        ("Ready", "False", "out of memory"),
+        ("Serving", "False", "no worker answers"),
+        ("Degraded", "True", "out of memory"),
+    ]
+    conditions = [condition(kind, status, "OutOfMemory", message) for kind, status, message in said]
+    shown = detail(conditions=conditions, scaling={"desired": 1, "reason": "no worker answers"})
+    assert shown.sizing is not None
+    assert (shown.headline, shown.sizing.reason) == ("out of memory", "no worker answers")
+    assert [fact.message for fact in shown.conditions] == ["", "", ""]
+    assert {change.why for change in shown.changes} == {"OutOfMemory"}
+
+
+def test_a_pool_in_good_order_has_no_headline() -> None:
+    shown = detail(conditions=[condition("Ready", "True", "Serving", "2 of 2 replicas serve")])
+    assert (shown.headline, shown.conditions[0].message) == ("", "2 of 2 replicas serve")
 
 
 def test_what_a_manifest_gives_engines_as_variables_is_not_shown() -> None:

@@ -300,7 +300,7 @@ function title(pool) {
     h("p", { class: "facts" }, h("code", {}, pool.summary.model), facts.filter(Boolean).map((fact) => h("span", {}, fact))),
     h("p", { class: "facts dim" }, pool.url ? h("code", {}, pool.url) : "no address: it does not run",
       h("span", {}, pool.router), pool.revision ? h("span", {}, `revision ${pool.revision}`) : null),
-    tone === "bad" || tone === "idle" ? h("p", { class: `headline ${tone}` }, pool.headline) : null,
+    pool.headline ? h("p", { class: `headline ${tone}` }, pool.headline) : null,
   ];
 }
 
@@ -331,9 +331,9 @@ function why(sizing) {
     ["idle since", sizing.idle_since === null ? null : age(sizing.idle_since)],
   ];
   return [
-    h("h2", {}, "Why this size"), h("p", { class: "reason" }, sizing.reason),
+    h("h2", {}, "Why this size"), sizing.reason ? h("p", { class: "reason" }, sizing.reason) : null,
     h("dl", {}, facts.filter(([, value]) => value !== null).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
-  ];
+  ].filter(Boolean);
 }
 
 function table(titles, rows) {
