@@ -11,6 +11,7 @@ import pytest
 import ray
 import transfer_queue
 from support.local_machine import LocalMachine
+from support.patience import PATIENCE
 from support.reward_functions import expected_score
 from support.verl_job import verl_config
 from support.verl_rollouts import FakeLlmServerClient, prompts_for_v1, prompts_of, save_policy
@@ -63,7 +64,7 @@ def test_every_trajectory_has_its_reward_though_a_worker_is_killed(config: Any, 
     ]
     victim = next(process for process in machine.processes() if "/worker" in process.environ()[ENV_PROCESS])
     victim.kill()
-    written = DataProto.concat(ray.get(asked, timeout=120))
+    written = DataProto.concat(ray.get(asked, timeout=120 * PATIENCE))
     assert written.batch["rm_scores"].sum(dim=-1).tolist() == pytest.approx([expected_score(text) for text in digits])
     assert not victim.is_running()
 

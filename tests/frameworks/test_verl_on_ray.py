@@ -10,6 +10,7 @@ import pytest
 import ray
 from support.fleet import eventually
 from support.local_machine import POOL, LocalMachine
+from support.patience import PATIENCE
 from support.reward_functions import expected_score
 from support.verl_job import batch_of, verl_config
 from verl.experimental.reward_loop import RewardLoopManager
@@ -94,7 +95,7 @@ def test_every_sample_of_a_stream_is_scored_though_a_worker_and_the_router_die(
     victim.kill()
     ray.wait(asked, num_returns=160)
     machine.router().kill()
-    scored = ray.get(asked, timeout=120)
+    scored = ray.get(asked, timeout=120 * PATIENCE)
     assert [one["reward_score"] for one in scored] == [expected_score(response) for response in responses]
     names_of_info = ("score", "unscored", "fault", "failure", f"component/{NAME}", "said")
     assert {tuple(one["reward_extra_info"]) for one in scored} == {names_of_info}

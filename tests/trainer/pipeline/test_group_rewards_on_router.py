@@ -131,7 +131,7 @@ async def judge_fairly(request: web.Request) -> web.StreamResponse:
     group, qualities = int(found[0][0]), [int(quality) for _, quality in found]
     if group == REFUSED:
         return web.json_response(CallerError(code="invalid_sample", message="the question is no question").to_wire())
-    await asyncio.sleep(0.3 if group == SLOW else 0.0)
+    await asyncio.sleep(0.3 * PATIENCE if group == SLOW else 0.0)
     first, second = qualities
     winner = "tie" if first == second else "A" if first > second else "B"
     message = {"role": "assistant", "content": json.dumps({"winner": winner})}
