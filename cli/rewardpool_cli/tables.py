@@ -12,7 +12,7 @@ from rewardpool_api import Condition, RewardPool, names
 from rewardpool_api.costs import CostStatus
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.reasons import NOTHING_WANTED
-from rewardpool_api.status import DemandStatus, GatewayStatus, ScalingDecision
+from rewardpool_api.status import DemandStatus, GatewayStatus, LoadStatus, ScalingDecision
 from rewardpool_cli.screens import PHASE_STYLES, wanted_replicas
 
 DEMAND_STYLES = {"Live": "green", "Lapsed": "yellow", "Ignored": "red"}
@@ -69,7 +69,7 @@ def pool_screen(
 
 def _headline(pool: RewardPool, where: str) -> RenderableType:
     status = pool.status
-    load = f" · {status.load.in_flight} in flight, {status.load.waiting} waiting" if status.load else ""
+    load = f" · {load_line(status.load)}" if status.load else ""
     first = Text.assemble(
         (pool.key, "bold"),
         f"  {pool.spec.model.type} {pool.spec.model.source} on {pool.spec.engine.name}, {where}",
@@ -80,6 +80,12 @@ def _headline(pool: RewardPool, where: str) -> RenderableType:
     if status.gateway is not None:
         urls.append(Text(f"gateway {gateway_line(status.gateway)}"))
     return Group(first, Text(counts), *urls)
+
+
+def load_line(load: LoadStatus) -> str:
+    """Return the requests at the routers, and their tokens where these are known."""
+    tokens = [f" of {count} tokens" if count else "" for count in (load.tokens_in_flight, load.tokens_waiting)]
+    return f"{load.in_flight} in flight{tokens[0]}, {load.waiting} waiting{tokens[1]}"
 
 
 def gateway_line(gateway: GatewayStatus) -> str:

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from rewardpool_api.certificate import MOST_WORDS
 from rewardpool_api.costs import CostStatus
-from rewardpool_api.demand import MAX_TOKENS_PER_SAMPLE
+from rewardpool_api.demand import MAX_TOKENS_PER_SAMPLE, MOST_PER_REQUEST
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.quantities import Count, Duration, Generation, MeasuredRate, Time
 from rewardpool_api.rules import ApiModel
@@ -192,6 +192,18 @@ class LoadStatus(ApiModel):
     """Number of requests that workers are computing now."""
     waiting: Count = 0
     """Requests accepted by a router and not at a worker: retrying, or nobody is there."""
+    tokens_per_request: Annotated[float, Field(ge=1, le=MAX_TOKENS_PER_SAMPLE * MOST_PER_REQUEST)] | None = None
+    """Mean tokens of these requests, by what the jobs announce; absent where no job says how long its samples are."""
+
+    @property
+    def tokens_in_flight(self) -> int | None:
+        """Tokens of the requests in flight; None where that is not known."""
+        return None if self.tokens_per_request is None else round(self.in_flight * self.tokens_per_request)
+
+    @property
+    def tokens_waiting(self) -> int | None:
+        """Tokens of those that wait; None where that is not known."""
+        return None if self.tokens_per_request is None else round(self.waiting * self.tokens_per_request)
 
 
 Limit = Literal[

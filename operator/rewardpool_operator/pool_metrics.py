@@ -80,6 +80,17 @@ def _requests(_: RewardPool, status: RewardPoolStatus) -> Samples:
 
 
 @_gauge(
+    "rewardpool_pool_tokens",
+    "Tokens of those requests, by what jobs announce. No series where no job says how long its samples are.",
+    "state",
+)
+def _tokens(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    if (load := status.load) is not None and load.tokens_in_flight is not None and load.tokens_waiting is not None:
+        yield ("in_flight",), load.tokens_in_flight
+        yield ("waiting",), load.tokens_waiting
+
+
+@_gauge(
     "rewardpool_pool_scaling_limit",
     "1 for what keeps the desired replicas from being those recommended. No series where nothing does.",
     "limit",
@@ -107,6 +118,15 @@ def _demands(pool: RewardPool, status: RewardPoolStatus) -> Samples:
 def _service_rate(_: RewardPool, status: RewardPoolStatus) -> Samples:
     rate = status.scaling.service_rate if status.scaling else None
     return (((), rate.samples_per_second),) if rate else ()
+
+
+@_gauge(
+    "rewardpool_pool_service_rate_tokens",
+    "Tokens that one busy replica works through in a second, as measured. No series where no job says how many.",
+)
+def _service_rate_tokens(_: RewardPool, status: RewardPoolStatus) -> Samples:
+    rate = status.scaling.service_rate if status.scaling else None
+    return (((), rate.per_replica),) if rate and rate.tokens_per_sample is not None else ()
 
 
 @_gauge(

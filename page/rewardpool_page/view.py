@@ -52,6 +52,9 @@ class Summary:
     in_flight: int | None
     """Requests at workers; None while the routers do not say."""
     waiting: int | None
+    tokens_in_flight: int | None
+    """Of the requests at workers; None where no job says how long its samples are."""
+    tokens_waiting: int | None
     per_second: float | None
     mean_seconds: float | None
     p95_seconds: float | None
@@ -189,6 +192,8 @@ def summary_of(pool: RewardPool, traffic: Traffic | None) -> Summary:
         draining=status.draining_replicas,
         in_flight=status.load.in_flight if status.load else None,
         waiting=status.load.waiting if status.load else None,
+        tokens_in_flight=status.load.tokens_in_flight if status.load else None,
+        tokens_waiting=status.load.tokens_waiting if status.load else None,
         per_second=traffic.per_second if traffic else None,
         mean_seconds=traffic.mean_seconds if traffic else None,
         p95_seconds=traffic.p95_seconds if traffic else None,

@@ -10,7 +10,7 @@ from support.kube_builders import a_pod
 from rewardpool_api import RewardPoolStatus, names
 from rewardpool_api.costs import CostStatus, JobCost
 from rewardpool_api.first_score import FirstScoreStatus
-from rewardpool_api.status import DemandStatus, ScalingDecision
+from rewardpool_api.status import DemandStatus, LoadStatus, ScalingDecision
 from rewardpool_cli import tables
 from rewardpool_cli.commands import top
 from rewardpool_cli.commands.logs import Component, sources_of
@@ -189,7 +189,7 @@ def test_a_pod_that_is_parked_is_not_shown_as_ready():
     assert phases == {"w0": "Ready", "w1": "Parked", "w2": "Draining", "w3": "Image"}
 
 
-def row(pool, *, waiting=0, in_flight=0, rate=None):
+def row(pool, *, waiting=0, in_flight=0, rate=None, tokens=(None, None, None)):
     return top.Row(
         pool=pool,
         ready=1,
@@ -199,6 +199,9 @@ def row(pool, *, waiting=0, in_flight=0, rate=None):
         in_flight=in_flight,
         waiting=waiting,
         samples_per_second=rate,
+        tokens_in_flight=tokens[0],
+        tokens_waiting=tokens[1],
+        tokens_per_second=tokens[2],
         state="Serving",
     )
 
@@ -215,6 +218,19 @@ def test_what_is_unknown_is_not_shown_as_zero():
 
 def test_a_rate_is_shown_where_it_is_known():
     assert "12.3" in text_of(top.screen([row("a", rate=12.34)], height=None))
+
+
+def test_tokens_are_shown_of_the_pools_where_they_are_known():
+    assert "tokens" not in text_of(top.screen([row("a")], height=None))
+    shown = text_of(top.screen([row("a"), row("b", in_flight=2, rate=1, tokens=(16384, 0, 8192.4))], height=None))
+    assert [line.split()[-4:-1] for line in shown.splitlines()[1:]] == [["16384", "0", "8192"], ["0", "0", "?"]]
+
+
+def test_a_row_has_the_tokens_of_the_requests():
+    pool = a_pool(status().model_copy(update={"load": LoadStatus(in_flight=4, waiting=3, tokens_per_request=1000.5)}))
+    found = top.row_of(pool, 2.0)
+    assert (found.tokens_in_flight, found.tokens_waiting, found.tokens_per_second) == (4002, 3002, 2001.0)
+    assert "4 in flight of 4002 tokens, 3 waiting of 3002 tokens" in text_of(tables.pool_screen(pool, [], where="here"))
 
 
 def test_more_pools_than_the_screen_has_lines_are_counted():

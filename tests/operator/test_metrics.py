@@ -24,7 +24,7 @@ def status(*, desired=2, ready=1, load=True, revision="abc"):
         draining_replicas=3,
         current_revision=revision,
         scaling=ScalingStatus(desired=desired, reason="spec.replicas"),
-        load=LoadStatus(in_flight=7, waiting=5) if load else None,
+        load=LoadStatus(in_flight=7, waiting=5, tokens_per_request=2000) if load else None,
         conditions=[
             {"type": "Ready", "status": "True", "reason": "Serving", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         ],
@@ -63,6 +63,17 @@ def test_missing_metrics_are_no_series_and_not_zero(metrics):
     assert value(metrics, "rewardpool_pool_requests", **KEY, state="waiting") is None
 
 
+def test_tokens_have_series_where_jobs_say_how_long_their_samples_are(metrics):
+    pool, measured = scaled(service_rate=RATE.model_copy(update={"tokens_per_sample": None}))
+    metrics.record_pool(pool, measured.model_copy(update={"load": LoadStatus(in_flight=7)}))
+    assert [sample for sample in of_pools(metrics) if "tokens" in sample.name] == []
+    pool, measured = scaled(**MEASURED)
+    metrics.record_pool(pool, measured.model_copy(update={"load": status().load}))
+    assert value(metrics, "rewardpool_pool_tokens", **KEY, state="in_flight") == 14_000
+    assert value(metrics, "rewardpool_pool_tokens", **KEY, state="waiting") == 10_000
+    assert value(metrics, "rewardpool_pool_service_rate_tokens", **KEY) == 6500
+
+
 def test_gpu_seconds_of_jobs_and_of_none_add_up_to_the_pool_s(metrics):
     now = datetime.now(UTC)
     jobs = [JobCost(job="a", gpu_seconds=30, samples=3), JobCost(job="b", gpu_seconds=10, samples=1)]
@@ -82,8 +93,9 @@ def test_a_pool_without_gpus_has_no_series_of_costs(metrics):
     assert [sample for sample in of_pools(metrics) if "gpu_seconds" in sample.name] == []
 
 
+RATE = ServiceRateStatus(per_replica=6500.0, in_flight=8000, tokens_per_sample=1000.0, time="2026-01-01T00:00:00Z")
 MEASURED = {
-    "service_rate": ServiceRateStatus(per_replica=6.5, in_flight=8, time="2026-01-01T00:00:00Z"),
+    "service_rate": RATE,
     "starts": [WorkerStart(worker="a", seconds=40.0), WorkerStart(worker="b", seconds=30.0)],
 }
 

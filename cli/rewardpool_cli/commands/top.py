@@ -67,21 +67,30 @@ class Row:
     waiting: int | None
     samples_per_second: float | None
     """None where it is not known."""
+    tokens_in_flight: int | None
+    """None where no job says how long its samples are, as for the next two."""
+    tokens_waiting: int | None
+    tokens_per_second: float | None
     state: str
 
 
 def row_of(pool: RewardPool, samples_per_second: float | None) -> Row:
     """Return the row of a pool's status."""
     status = pool.status
+    load = status.load
+    tokens = load.tokens_per_request if load else None
     return Row(
         pool=pool.key,
         ready=status.ready_replicas,
         desired=screens.wanted_replicas(pool),
         starting=max(0, status.replicas - status.ready_replicas),
         draining=status.draining_replicas,
-        in_flight=status.load.in_flight if status.load else None,
-        waiting=status.load.waiting if status.load else None,
+        in_flight=load.in_flight if load else None,
+        waiting=load.waiting if load else None,
         samples_per_second=samples_per_second,
+        tokens_in_flight=load.tokens_in_flight if load else None,
+        tokens_waiting=load.tokens_waiting if load else None,
+        tokens_per_second=None if tokens is None or samples_per_second is None else samples_per_second * tokens,
         state=tables.state_of(pool).plain,
     )
 
@@ -167,7 +176,9 @@ def screen(rows: Look, *, height: int | None) -> RenderableType:
     room = len(rows) if height is None else max(1, height - EMPTY_LINES)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("pool", no_wrap=True)
-    for title in ("ready", "starting", "draining", "in flight", "waiting", "samples/s"):
+    with_tokens = any(row.tokens_waiting is not None for row in rows)
+    of_tokens = ("tokens in flight", "tokens waiting", "tokens/s") if with_tokens else ()
+    for title in ("ready", "starting", "draining", "in flight", "waiting", "samples/s", *of_tokens):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     for row in busiest_first(rows)[:room]:
@@ -177,11 +188,17 @@ def screen(rows: Look, *, height: int | None) -> RenderableType:
             *(_count(number) for number in (row.starting, row.draining)),
             *("?" if number is None else str(number) for number in (row.in_flight, row.waiting)),
             "?" if row.samples_per_second is None else f"{row.samples_per_second:.1f}",
+            *(_tokens(row) if with_tokens else ()),
             Text(row.state),
         )
     if not rows:
         return Text("no pools")
     return table if room >= len(rows) else Group(table, Text(f"… and {len(rows) - room} pools with less to do"))
+
+
+def _tokens(row: Row) -> list[str]:
+    figures = (row.tokens_in_flight, row.tokens_waiting, row.tokens_per_second)
+    return ["" if figure is None else f"{figure:.0f}" for figure in figures]
 
 
 def _count(number: int) -> str:

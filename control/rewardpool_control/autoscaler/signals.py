@@ -127,6 +127,12 @@ def tokens_per_sample(announcements: Sequence[Announcement], *, now: datetime) -
     return fmean(known) if (known := [one for one in said if one is not None]) else None
 
 
+def tokens_per_request(announcements: Sequence[Announcement], *, now: datetime) -> float | None:
+    """Mean of the same jobs; None where none says how long its samples are."""
+    tokens = tokens_per_sample(announcements, now=now)
+    return None if tokens is None else round(tokens * samples_per_request(announcements, now=now), 1)
+
+
 def _in_flight(announcements: Sequence[Announcement], now: datetime) -> list[Demand]:
     """Return the demands of the jobs that have requests in flight."""
     live = [one.demand for one in announcements if one.demand is not None and one.is_live(now)]

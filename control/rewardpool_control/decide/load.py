@@ -7,7 +7,7 @@ they have. A router that trainers were never sent to has nothing, so it is not w
 from typing import Final
 
 from rewardpool_api.status import LoadStatus
-from rewardpool_control.autoscaler.signals import STALE_SECONDS
+from rewardpool_control.autoscaler.signals import STALE_SECONDS, tokens_per_request
 from rewardpool_control.snapshot import Router, Snapshot
 
 NAMED: Final = 3
@@ -27,6 +27,7 @@ def least_load(snapshot: Snapshot) -> LoadStatus | None:
     return LoadStatus(
         in_flight=sum(entry.in_flight or 0 for router in known for entry in router.registered or ()),
         waiting=sum(router.waiting or 0 for router in known),
+        tokens_per_request=tokens_per_request(snapshot.announcements, now=snapshot.now),
     )
 
 

@@ -306,14 +306,15 @@ function title(pool) {
 
 function tiles(pool) {
   const { ready, desired, starting, draining, in_flight, waiting, per_second, mean_seconds, p95_seconds } = pool.summary;
+  const tokens = (number, otherwise) => (number ? `${count(number)} tokens` : otherwise);
   const moving = [starting ? `${starting} starting` : null, draining ? `${draining} draining` : null].filter(Boolean).join(", ");
   const of_one = pool.sizing?.service_rate ?? null;
   const tile = (name, value, unit, note, tone) => h("div", { class: `tile ${tone ?? ""}` },
     h("span", { class: "dim" }, name), h("strong", {}, value, unit ? h("small", {}, ` ${unit}`) : null), h("span", { class: "dim note" }, note));
   return [
     tile("Replicas", count(ready), `of ${count(desired)}`, moving || (ready >= desired ? "all serve" : "missing"), ready < desired ? "busy" : ""),
-    tile("In flight", count(in_flight), "requests", ready && in_flight ? `${count(in_flight / ready)} a replica` : "at workers"),
-    tile("Waiting", count(waiting), "requests", "at no worker yet", waiting ? "busy" : ""),
+    tile("In flight", count(in_flight), "requests", tokens(pool.summary.tokens_in_flight, ready && in_flight ? `${count(in_flight / ready)} a replica` : "at workers")),
+    tile("Waiting", count(waiting), "requests", tokens(pool.summary.tokens_waiting, "at no worker yet"), waiting ? "busy" : ""),
     tile("Rate", rate(per_second), "samples/s", of_one === null ? "last 5 s" : `a busy replica ${rate(of_one)}/s`),
     tile("Latency", duration(mean_seconds).split(" ")[0], duration(mean_seconds).split(" ")[1],
       p95_seconds === null ? "mean" : `mean; 95 % within ${duration(p95_seconds)}`),

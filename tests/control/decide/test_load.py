@@ -1,11 +1,13 @@
 """What the routers hold, and when that is unknown."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.autoscaler_builders import a_job
 from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker
 
 from rewardpool_api.status import LoadStatus, RewardPoolStatus
@@ -43,6 +45,13 @@ BROKEN = [
 def test_the_load_is_summed_over_routers() -> None:
     snapshot = a_snapshot(routers=(a_busy_router("a", 3, 1), a_busy_router("b", 4, 2)))
     assert observed_load(snapshot) == LoadStatus(in_flight=7, waiting=3)
+
+
+def test_requests_have_the_tokens_that_the_jobs_announce() -> None:
+    jobs = (a_job(job="a", renewed=NOW, tokensPerSample=8192, samplesPerRequest=2), a_job(job="b", renewed=NOW))
+    load = observed_load(replace(a_snapshot(routers=(a_busy_router("a", 3, 1),)), announcements=jobs))
+    assert load is not None
+    assert (load.tokens_per_request, load.tokens_in_flight, load.tokens_waiting) == (12_288, 36_864, 12_288)
 
 
 @pytest.mark.parametrize(("broken", "message"), BROKEN)
