@@ -21,7 +21,7 @@ from rehearsal.packages import Index, build, served
 from rehearsal.streams import Row, lines
 from tutorials import PAGES, run_page
 
-REPORT: Final = REPOSITORY / ".rewardpool" / "rehearsal" / "report.json"
+FOLDER: Final = REPOSITORY / ".rewardpool" / "rehearsal"
 SHORT_PARTS: Final = ("pythons", "machine")
 PARTS: Final = (*SHORT_PARTS, "tutorials", "cluster")
 TUTORIALS: Final = ("code-checker", "one-machine", "own-loop")
@@ -54,11 +54,12 @@ def rehearse(parts: Collection[str], *, short: bool) -> int:
     results = Counter(python["result"] for python in pythons)
     report |= {"pythons": pythons, "python_results": results, "matrix": [row.report() for row in rows]}
     report |= {"seconds": round(time.monotonic() - began, 1)}
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(json.dumps(report, indent=2) + "\n")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = FOLDER / ("short.json" if short else "report.json")
+    path.write_text(json.dumps(report, indent=2) + "\n")
     for python in pythons:
         print(f"Python {python['python']}: {': '.join(filter(None, (python['result'], python.get('why'))))}")
-    print(f"{lines(rows)}\nfigures: {REPORT.relative_to(REPOSITORY)}; {report['seconds']} s")
+    print(f"{lines(rows)}\nfigures: {path.relative_to(REPOSITORY)}; {report['seconds']} s")
     return 0 if all(row.passed for row in rows) and not results["failed"] else 1
 
 
