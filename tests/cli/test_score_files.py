@@ -12,6 +12,7 @@ import pytest
 from support.command_line import CommandLine, rewardpool
 from support.fake_worker import FakeWorker, right, says
 from support.local_pool import POOL, on_this_machine, write_local_pool
+from support.object_store import object_store
 
 from rewardpool import ConfigError
 from rewardpool.files.ledger import LedgerRecords
@@ -174,6 +175,16 @@ def ledger_of(*records: dict[str, Any], torn: str = "") -> None:
     write("ledger/one.jsonl", "".join(json.dumps(line) + "\n" for line in lines) + torn)
 
 
+def begun_with(out: str, source: LedgerRecords, *, rows: int) -> None:
+    """Leave what a process that is killed after so many records has of an output."""
+    checked = source.check()
+    kept = read(out).splitlines(keepends=True)[:rows]
+    about = identity_of(parse_reward({"on_failure": "skip", "pool": POOL}))
+    head = {"sha256": checked.sha256, "rows": checked.rows, "form": checked.form.name, **source.extent()}
+    write(f"{out}.journal", json.dumps({"journal": 1, "input": head, "reward": about}) + "\n" + "".join(kept))
+    Path(out).unlink()
+
+
 async def test_a_command_that_is_refused_is_not_said_to_go_on(worker: FakeWorker, rewardpool: CommandLine) -> None:
     rows(2)
     write("out.jsonl.journal", json.dumps({"journal": 1}) + "\n")
@@ -218,6 +229,43 @@ async def test_rescore_says_how_the_scores_agree(worker: FakeWorker, rewardpool:
     assert "Kendall's tau 1.000 within 1 prompts: 1 of 1 pairs in the same order, 0 tied now" in table.out
 
 
+@pytest.mark.parametrize("address", ["s3://ledgers/run/", "s3://ledgers/run/one.jsonl"])
+async def test_a_ledger_in_s3_is_rescored_and_goes_on_where_it_was_killed(
+    address: str, worker: FakeWorker, rewardpool: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger_of({"response": "a", "score": 1.0}, {"response": "aaa", "score": 3.0})
+    command = ("rescore", address, "--pool", POOL, "--out", "out.jsonl", "-o", "json")
+    with object_store(monkeypatch, bucket="ledgers") as store:
+        for key in ("run/one.jsonl", "run/below/other.jsonl", "runs/other.jsonl"):
+            store.upload_file("ledger/one.jsonl", "ledgers", key)
+        ended = await asyncio.to_thread(rewardpool, *command)
+        assert ended.code == 0, ended.err
+        assert (json.loads(ended.out)["both"], len(worker.requests)) == (2, 2)
+        begun_with("out.jsonl", LedgerRecords(Path("ledger"), names=["x"]), rows=1)
+        ended = await asyncio.to_thread(rewardpool, *command)
+    assert ended.code == 0, ended.err
+    assert (json.loads(ended.out)["both"], len(worker.requests)) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("s3://ledgers/none", "s3://ledgers/none: has no files of a ledger"),
+        ("s3://no-bucket/run", "s3://no-bucket/run: cannot be read"),
+        ("s3://", "s3://: is not s3://BUCKET/PREFIX"),
+        ("s3://ledgers/bad", "s3://ledgers/bad/one.jsonl, line 1: is no record of a ledger"),
+    ],
+)
+async def test_a_ledger_in_s3_that_cannot_be_read_is_refused_by_its_address(
+    address: str, message: str, worker: FakeWorker, rewardpool: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with object_store(monkeypatch, bucket="ledgers") as store:
+        store.put_object(Bucket="ledgers", Key="bad/one.jsonl", Body=b"{}\n")
+        ended = await asyncio.to_thread(rewardpool, "rescore", address, "--pool", POOL)
+    assert (ended.code, worker.requests) == (2, [])
+    assert message in ended.sentence
+
+
 async def test_rescore_leaves_out_what_a_job_adds_meanwhile(
     tmp_path: Path, worker: FakeWorker, rewardpool: CommandLine
 ) -> None:
@@ -242,14 +290,8 @@ async def test_rescore_goes_on_with_the_records_that_it_began_with(worker: FakeW
     ledger_of(*({"response": "a" * length, "score": 1.0} for length in range(1, 5)))
     command = ("rescore", "ledger", "--pool", POOL, "--out", "out.jsonl", "-o", "json")
     await asyncio.to_thread(rewardpool, *command)
-    # As if it had been killed after the first record, and the job had gone on.
-    source = LedgerRecords(Path("ledger"), names=["x"])
-    checked = source.check()
-    first, *_ = read("out.jsonl").splitlines(keepends=True)
-    about = identity_of(parse_reward({"on_failure": "skip", "pool": POOL}))
-    head = {"sha256": checked.sha256, "rows": 4, "form": checked.form.name, **source.extent()}
-    write("out.jsonl.journal", json.dumps({"journal": 1, "input": head, "reward": about}) + "\n" + first)
-    await asyncio.to_thread(Path("out.jsonl").unlink)
+    # The job had gone on.
+    begun_with("out.jsonl", LedgerRecords(Path("ledger"), names=["x"]), rows=1)
     for name in ("ledger/a.jsonl", "ledger/one.jsonl"):
         add(name, read("ledger/one.jsonl"))
     asked = len(worker.requests)

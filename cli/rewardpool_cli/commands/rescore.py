@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from rewardpool import FileReport
+from rewardpool.files import ledger_in_s3
 from rewardpool.files.agreement import Agreement, Comparison
 from rewardpool.files.ledger import LedgerRecords
 from rewardpool.rewards.config import parse_reward
@@ -28,7 +29,10 @@ from rewardpool_cli.scoring import (
 
 
 def rescore(
-    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="Folder of a ledger, or one of its files.")],
+    ledger: Annotated[
+        str,
+        typer.Argument(metavar="LEDGER", help="Folder of a ledger, or one of its files; also s3://BUCKET/PREFIX."),
+    ],
     pool: PoolOption = None,
     namespace: Namespace = None,
     reward: RewardFile = None,
@@ -63,9 +67,10 @@ def rescore(
     if parsed.ledger is not None:
         raise RefusedError("ledger of --reward is not for rescore, which would add to what it reads: leave it out")
     names = [one.name for one in parsed.parts]
-    source = LedgerRecords(ledger, names=names, part=part, failed_only=failed_only)
     comparison = Comparison()
-    report = scored_source(spec, source, out, each=comparison.add)
+    with ledger_in_s3.local(ledger) as path:
+        source = LedgerRecords(path, names=names, part=part, failed_only=failed_only, origin=ledger)
+        report = scored_source(spec, source, out, each=comparison.add)
     agreement = comparison.agreement()
     if output is Output.JSON:
         typer.echo(json.dumps(as_json(agreement, report, out)))

@@ -56,13 +56,23 @@ class LedgerRecords(Source):
         names: Of the parts of the reward that scores them; of several, one has the name of the compared part.
         part: The part whose scores are compared; None where the ledger has one alone.
         failed_only: Whether only the records without a score are rows.
+        origin: Address in messages, where the path is that of a copy.
 
     Raises:
         ConfigError: File or folder not found, or the folder has no files.
     """
 
-    def __init__(self, path: Path, *, names: Sequence[str], part: str | None = None, failed_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        names: Sequence[str],
+        part: str | None = None,
+        failed_only: bool = False,
+        origin: str | None = None,
+    ) -> None:
         super().__init__(path, (), (RECORDS,))
+        self.origin = origin or self.origin
         self._names = names
         self._part = part
         self._failed_only = failed_only
@@ -120,7 +130,7 @@ class LedgerRecords(Source):
             return  # of no ledger, or spoilt: the journal is refused for another input
         if gone := sorted({*before} - {file.name for file in self._files}):
             raise ConfigError(
-                str(self.path),
+                self.origin,
                 f"has no {', '.join(gone[:3])} any more, with which the scores in --out were begun: it was deleted, or"
                 " is Parquet now. Name another output, or delete the journal to begin anew",
             )
@@ -134,16 +144,19 @@ class LedgerRecords(Source):
             file = self._open[path]
             file.seek(0)
             if path.suffix == parquet.SUFFIX:
-                for row, record in enumerate(_rows(path, file)):
-                    place = f"{path}, row {row}"
+                for row, record in enumerate(_rows(self._shown(path), file)):
+                    place = f"{self._shown(path)}, row {row}"
                     yield _checked(record, place), place
                 continue
             for line, text in enumerate(file, start=1):
                 left -= len(text)
                 if left < 0 or not text.endswith(b"\n"):
                     break
-                place = f"{path}, line {line}"
+                place = f"{self._shown(path)}, line {line}"
                 yield _record(text, place), place
+
+    def _shown(self, file: Path) -> str:
+        return self.origin if file == self.path else f"{self.origin.rstrip('/')}/{file.name}"
 
     def _is_meant(self, record: Mapping[str, Any], place: str) -> bool:
         self._parts.add(record["part"])
@@ -176,12 +189,12 @@ def _record(text: bytes, place: str) -> Mapping[str, Any]:
     return _checked(record, place)
 
 
-def _rows(path: Path, file: BinaryIO) -> Iterator[Mapping[str, Any]]:
-    pyarrow_parquet(str(path))
+def _rows(place: str, file: BinaryIO) -> Iterator[Mapping[str, Any]]:
+    pyarrow_parquet(place)
     try:
         yield from parquet.records_in(file)
     except (ValueError, OSError) as error:  # pyarrow's own errors are among them
-        raise ConfigError(str(path), f"is no Parquet file that can be read ({error})") from None
+        raise ConfigError(place, f"is no Parquet file that can be read ({error})") from None
 
 
 def _checked(record: Any, place: str) -> Mapping[str, Any]:

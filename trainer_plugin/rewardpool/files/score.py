@@ -106,7 +106,7 @@ def score_file(
         seconds = time.monotonic() - began
         if journal.done < checked.rows or (before < checked.rows and source.digest() != checked.sha256):
             raise ConfigError(
-                str(source.path),
+                source.origin,
                 f"was changed while it was scored, so that scores may be those of other rows; delete {journal.path} to"
                 " begin anew",
             )

@@ -45,6 +45,8 @@ class Source(ABC):
 
     def __init__(self, path: Path, ignore: Collection[str] = (), forms: Sequence[Form] = FORMS) -> None:
         self.path = path
+        self.origin = str(path)
+        """Name of it in messages."""
         self._ignore = tuple(ignore)
         self._forms = forms
 
@@ -78,7 +80,7 @@ class Source(ABC):
             rows = number + 1
             read(rows)
         if form is None:
-            raise ConfigError(str(self.path), self._empty())
+            raise ConfigError(self.origin, self._empty())
         return Checked(form=form, rows=rows, sha256=digest)
 
     def rows(self, checked: Checked, wanted: Callable[[int], bool] = lambda number: True) -> Iterator[FileRow]:

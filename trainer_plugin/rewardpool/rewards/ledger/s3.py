@@ -3,7 +3,7 @@
 import os
 import threading
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 TARGET: Final = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)*/?$"
 LEAST_SECONDS: Final = 60.0
@@ -42,14 +42,26 @@ def move(file: Path, target: str, *, seconds: float) -> None:
     file.unlink()
 
 
-def _put(file: Path, target: str) -> None:
-    import boto3  # an extra, which the config has seen to
-    from boto3.s3.transfer import TransferConfig
+def client() -> Any:
+    """Return boto3's client, with credentials, region and endpoint of the environment."""
+    import boto3  # an extra
     from botocore.config import Config
 
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     # Amazon puts the bucket into the host's name; other stores hardly have a name for each bucket.
     settings = Config(connect_timeout=10, s3={"addressing_style": "path" if endpoint else "auto"})
+    return boto3.client("s3", config=settings)
+
+
+def bucket_and_prefix(target: str) -> tuple[str, str]:
+    """Return both of `s3://BUCKET/PREFIX`; the prefix may be empty, and ends in no slash."""
     bucket, _, prefix = target.removeprefix("s3://").rstrip("/").partition("/")
+    return bucket, prefix
+
+
+def _put(file: Path, target: str) -> None:
+    from boto3.s3.transfer import TransferConfig
+
+    bucket, prefix = bucket_and_prefix(target)
     key = f"{prefix}/{file.name}" if prefix else file.name
-    boto3.client("s3", config=settings).upload_file(str(file), bucket, key, Config=TransferConfig(use_threads=False))
+    client().upload_file(str(file), bucket, key, Config=TransferConfig(use_threads=False))
