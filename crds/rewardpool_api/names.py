@@ -173,7 +173,7 @@ WAKE_PATH: Final = "/rewardpool/wake"
 """POST puts the worker's engine to sleep, and wakes it. GET of the first tells which it is. Both need the key, and are
 there where `spec.engine.sleep.enabled`."""
 ENV_SLEEP_MAX_ABS_DIFF: Final = "REWARDPOOL_SLEEP_MAX_ABS_DIFF"
-"""Tells the sleep middleware how far a woken engine's score of its probe may be from the one before."""
+"""Tells the middleware that the engine sleeps, and how far a woken one's numbers may be from those before."""
 
 # One machine.
 ENV_STATE_DIR: Final = "REWARDPOOL_STATE_DIR"

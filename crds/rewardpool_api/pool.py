@@ -51,7 +51,7 @@ class SleepSpec(ApiModel):
     enabled: bool = False
     """Start the engine so that it sleeps, its weights kept in the machine's memory, whenever no trainer holds the pool awake. For one machine and GPU engines only."""
     max_abs_diff: Annotated[float, Field(ge=0)] = 0.01
-    """Largest difference between the score of a probe before the engine first slept and after each wake, in units of the raw score (of a judge: of a log-probability). An engine beyond it lost its weights: it scores nothing and is started again."""
+    """Largest difference between the score of a probe before the engine first slept and after each wake, in units of the raw score (of a judge or teacher: of a log-probability). An engine beyond it lost its weights: it answers nothing and is started again."""
 
 
 class EngineSpec(ApiModel):
@@ -332,11 +332,6 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: spec.model.type not in ("Generative", "Teacher") or spec.rollout.parity is None,
         ),
         Rule(
-            cel="!self.engine.sleep.enabled || !has(self.model.type) || self.model.type != 'Teacher'",
-            message="spec.engine.sleep.enabled must be false when spec.model.type is Teacher: a wake could not be proved",
-            holds=lambda spec: not spec.engine.sleep.enabled or spec.model.type != "Teacher",
-        ),
-        Rule(
             cel="!has(self.gateway) || (has(self.model.type) && self.model.type == 'Teacher')",
             message="spec.gateway must not be set unless spec.model.type is Teacher: for other pools run `rewardpool gateway`, which takes the tokenizers that they need",
             holds=lambda spec: spec.gateway is None or spec.model.type == "Teacher",
@@ -363,13 +358,6 @@ class RewardPoolSpec(ApiModel):
             message=f"spec.model.adapters must not be set unless spec.engine.name is {' or '.join(_WITH_ADAPTERS)} and spec.engine.sleep.enabled false: {' and '.join(_WITHOUT_ADAPTERS)} would score without them, and a wake would be proved for the base alone",
             holds=lambda spec: (
                 not spec.model.adapters or (spec.engine.name in _WITH_ADAPTERS and not spec.engine.sleep.enabled)
-            ),
-        ),
-        Rule(
-            cel="!self.engine.sleep.enabled || !has(self.model.head) || self.model.head.type != 'TokenLevel'",
-            message="spec.engine.sleep.enabled must be false when spec.model.head.type is TokenLevel: a wake could not be proved",
-            holds=lambda spec: (
-                not spec.engine.sleep.enabled or spec.model.head is None or spec.model.head.type != "TokenLevel"
             ),
         ),
     )

@@ -160,11 +160,6 @@ BAD = {
         {"model": {"source": "python://rewards:score"}, "engine": {"deterministic": True}},
         "spec.engine.deterministic must be false when spec.engine.name is python",
     ),
-    "a teacher that sleeps": (
-        "spec",
-        {"model": {"source": "hf://org/model", "type": "Teacher"}, "engine": {"sleep": {"enabled": True}}},
-        "spec.engine.sleep.enabled must be false when spec.model.type is Teacher",
-    ),
     "comparing the texts of a teacher": (
         "spec",
         {

@@ -126,7 +126,6 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     },
     "a model split by transformers": {"spec.engine": {"name": "transformers", "tensorParallelSize": 2}},
     "a judge on transformers": {"spec.model.type": "Generative", "spec.engine.name": "transformers"},
-    "a teacher that sleeps": {"spec.model.type": "Teacher", "spec.engine.sleep": {"enabled": True}},
     "most likely tokens of a judge": {"spec.model.type": "Generative", "spec.model.topK": 8},
     "a function with a checkpoint's code": {
         "spec.model": {"source": "python://rewards:score", "type": "Function", "trustRemoteCode": True},
@@ -174,7 +173,6 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "an aggregate without steps": {"spec.model.head": {"type": "TokenLevel", "aggregate": "mean"}},
     "steps on sglang": {"spec.model.head": STEPS, "spec.engine.name": "sglang"},
     "a head beside a checkpoint's own code": {"spec.model.head": CLASSIFIER, "spec.engine.name": "transformers"},
-    "steps that sleep": {"spec.model.head": STEPS, "spec.engine.sleep": {"enabled": True}},
     "a sandbox of a model": {"spec.sandbox": {"cpuSeconds": 5}},
     "a limit of calls among the arguments": {
         "spec.model.source": "python://rewards:score",

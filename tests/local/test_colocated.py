@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from support.env_vars import env_vars
 from support.fleet import ROOT, eventually
-from support.local_machine import POOL, LocalMachine
+from support.local_machine import POOL, LocalMachine, local_machine
+from support.tiny_teacher import computed
 
 from rewardpool import BlockingPool, Pool, RewardConfig, Sample
 from rewardpool_api.status import SleepStatus
+from rewardpool_api.teacher_wire import question
 from rewardpool_train.colocated import Costs, SharedGpu
 
 pytestmark = pytest.mark.real
@@ -58,12 +60,16 @@ def find_pools_of(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def engine(**env: str) -> dict[str, Any]:
-    return {"name": "vllm", "sleep": {"enabled": True}, "env": env_vars({"PYTHONPATH": str(STAND_IN), **env})}
+    return {
+        "name": "vllm",
+        "sleep": {"enabled": True},
+        "env": env_vars({"PYTHONPATH": f"{STAND_IN}:{ROOT / 'tests'}", **env}),
+    }
 
 
-async def up(machine: LocalMachine, replicas: int = 1, **env: str) -> None:
-    model = {"source": f"file://{machine.home}", "type": "Discriminative"}
-    machine.give_gpus(2)
+async def up(machine: LocalMachine, replicas: int = 1, *, gpus: int = 2, teaches: bool = False, **env: str) -> None:
+    model = {"source": f"file://{machine.home}", "type": "Teacher" if teaches else "Discriminative"}
+    machine.give_gpus(gpus)
     await machine.up(model=model, engine=engine(**env), worker={"gpus": 1, "drainSeconds": 5}, replicas=replicas)
 
 
@@ -172,6 +178,40 @@ async def test_a_training_loop_shares_its_gpu(sleeper: LocalMachine) -> None:
     assert seen == ["Asleep"] * 3
     assert report.turns == 3
     print(report)
+
+
+SEQUENCES = [[chance % 50 for chance in range(first, first + 12)] for first in range(0, 160, 7)]
+
+
+async def teaches_right(pool: Pool) -> None:
+    """Assert that it gives each sequence's log-probabilities."""
+    answers = await asyncio.gather(*(pool.logprobs(sequence, top_k=2) for sequence in SEQUENCES))
+    assert [answer.flat for answer in answers] == [computed(question(sequence, top_k=2)) for sequence in SEQUENCES]
+
+
+async def test_two_teachers_take_turns_on_one_gpu(machine_here: LocalMachine) -> None:
+    (machine_here.home / "second").mkdir()
+    with local_machine(machine_here.home / "second", pool="rl/second") as second:
+        second.environ = machine_here.environ
+        for machine in (machine_here, second):
+            await up(machine, gpus=1, teaches=True)
+            assert sleep_of(machine) == SleepStatus(state="Asleep")
+        assert machine_here.gpus() == ["0", "0"]
+        async with Pool(CONFIG) as one, Pool(RewardConfig(pool="rl/second", timeout=20)) as other:
+            for pool, waits in [(one, second), (other, machine_here)] * 2:
+                async with pool.awake():
+                    await teaches_right(pool)
+                    assert sleep_of(waits) == SleepStatus(state="Asleep")
+
+
+async def test_of_two_teachers_the_one_that_lost_its_weights_is_started_again(machine_here: LocalMachine) -> None:
+    await up(machine_here, 2, teaches=True, STAND_IN_ONE_LOSES_WEIGHTS=str(machine_here.home / "lost"))
+    async with Pool(CONFIG) as pool, pool.awake():
+        await teaches_right(pool)
+        await machine_here.serves(2)
+        await teaches_right(pool)
+    assert sorted(worker.restarts for worker in machine_here.pool().status.workers) == [0, 1]
+    assert "it came back without its weights" in machine_here.folder.logs.joinpath("supervisor.log").read_text()
 
 
 async def test_code_that_is_not_async_holds_it_too(sleeper: LocalMachine) -> None:

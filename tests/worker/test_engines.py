@@ -8,6 +8,7 @@ from support.env_vars import env_vars
 
 from rewardpool_api import RewardPoolSpec
 from rewardpool_runtime.functions.limits import Limits
+from rewardpool_worker.engine_side.middleware.settings import Settings
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
 from rewardpool_worker.function_server import options_of, parser
 
@@ -168,10 +169,12 @@ def test_a_variable_that_switches_batch_invariance_off_does_not_win() -> None:
     assert launch(env=off).env["VLLM_BATCH_INVARIANT"] == "0"
 
 
-def test_vllm_that_sleeps_serves_the_routes_for_it() -> None:
-    started = launch(name="vllm", sleep={"enabled": True})
+@pytest.mark.parametrize("model_type", ["Discriminative", "Generative", "Teacher"])
+def test_vllm_that_sleeps_serves_the_routes_for_it(model_type: str) -> None:
+    started = launch({"type": model_type}, name="vllm", sleep={"enabled": True})
     assert "--enable-sleep-mode" in started.argv
     assert started.env["VLLM_SERVER_DEV_MODE"] == "1"
+    assert Settings.from_environment(dict(started.env)).sleep_max_abs_diff == 0.01
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang"])
@@ -179,14 +182,11 @@ def test_where_nobody_wakes_it_an_engine_is_started_as_any_other(name: str) -> N
     assert launch(name=name, sleep={"enabled": True}, sleeps=False) == launch(name=name)
 
 
-@pytest.mark.parametrize(("name", "guard"), [("vllm", f"{MIDDLEWARE}.sleep.SleepMiddleware")])
-def test_the_key_is_asked_for_around_the_routes_of_sleeping(name: str, guard: str) -> None:
-    argv = launch(name=name, sleep={"enabled": True}).argv
-    assert argv.index(guard) < argv.index(f"{MIDDLEWARE}.score.ScoreMiddleware")
-
-
-def test_sglang_that_sleeps_keeps_its_weights() -> None:
-    assert "--enable-weights-cpu-backup" in launch(name="sglang", sleep={"enabled": True}).argv
+@pytest.mark.parametrize("model_type", ["Discriminative", "Generative", "Teacher"])
+def test_sglang_that_sleeps_keeps_its_weights(model_type: str) -> None:
+    started = launch({"type": model_type}, name="sglang", sleep={"enabled": True})
+    assert {"--enable-memory-saver", "--enable-weights-cpu-backup"} <= {*started.argv}
+    assert Settings.from_environment(dict(started.env)).sleep_max_abs_diff == 0.01
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -1,7 +1,8 @@
 """Sleeping engines: the real middlewares and launchers, in real processes started by the real command lines.
 
 The engines are stand-ins, StandInVllm and FakeSglang: real ones sleep on GPUs only. What the real vLLM says to the flag
-on a CPU is at the end: it refuses the flag, and without it has everything but the memory.
+on a CPU is at the end: it refuses the flag, and without it has everything but the memory. Who gets in while an engine
+turns is in `test_sleep_gate.py`.
 """
 
 import json
@@ -18,30 +19,42 @@ from support.asgi import ask
 from support.env_vars import env_vars
 from support.launch_target import KEY, target_in
 from support.processes import RealProcess, http
+from support.tiny_teacher import computed
 from support.vllm_server import START_SECONDS, quickstart_pool
 
 from rewardpool_api import RewardPoolSpec, names
 from rewardpool_api.contract import parse_answer
-from rewardpool_worker.engine_side.middleware.sleep import SleepMiddleware, SleepSettings
+from rewardpool_api.model import ModelType
+from rewardpool_api.teacher_wire import LOGPROBS_PATH, parse_values, question
+from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
+from rewardpool_worker.engine_side.middleware.settings import Settings
 from rewardpool_worker.engines import Launch, engine_for
 
 pytestmark = pytest.mark.real
-HERE = Path(__file__).parent
+HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 STAND_INS = {"vllm": HERE / "stand_in_vllm", "sglang": HERE / "fake_sglang"}
 ENGINES = pytest.mark.parametrize("engine", ["vllm", "sglang"])
 
 
 @contextmanager
-def running(engine: str, folder: Path, *, sleeps: bool = True, without: str = "", **env: str) -> Iterator[str]:
+def running(
+    engine: str,
+    folder: Path,
+    *,
+    sleeps: bool = True,
+    model: ModelType = "Discriminative",
+    without: str = "",
+    **env: str,
+) -> Iterator[str]:
     """A worker that can sleep, if `sleeps`; yields its URL. `without` is left out of its command line."""
     spec = RewardPoolSpec.model_validate(
         {
-            "model": {"source": "file:///models/rm"},
+            "model": {"source": "file:///models/rm", "type": model},
             "engine": {
                 "name": engine,
                 "maxModelLen": 512,
                 "sleep": {"enabled": sleeps},
-                "env": env_vars({"PYTHONPATH": str(STAND_INS[engine]), **env}),
+                "env": env_vars({"PYTHONPATH": f"{STAND_INS[engine]}:{ROOT / 'tests'}", **env}),
             },
         }
     )
@@ -82,8 +95,7 @@ def test_a_sleeping_worker_refuses_at_once_and_is_alive_and_not_ready(engine: st
         score(url, "abc")
         post(url + names.SLEEP_PATH)
         status, answer = post(url + "/v1/embeddings", {"model": "rm", "input": "abc"})
-        # The score middleware passes an engine's trouble on with the engine's words.
-        assert (status, "sleeps" in answer["error"]["message"]) == (503, True)
+        assert (status, answer["error"]["code"]) == (503, "asleep")
         assert http("GET", url + "/health")[0] == 200
         assert http("GET", url + names.READY_PATH)[0] == 503
         assert http("GET", url + names.LOAD_PATH, key=KEY)[2] == {"in_flight": 0}
@@ -160,6 +172,36 @@ def test_an_engine_that_lost_its_weights_scores_nothing(engine: str, fault: dict
         assert post(url + "/v1/embeddings", {"model": "rm", "input": "abc"})[0] == 503
 
 
+ASKED = question([3, 1, 4, 1, 5, 9], start=2, top_k=3)
+
+
+@ENGINES
+def test_a_teacher_that_slept_gives_the_same_log_probabilities_and_none_asleep(engine: str, tmp_path: Path) -> None:
+    in_sglangs_words = {"input_ids": [3, 1], "return_logprob": True, "logprob_start_len": 0}
+    with running(engine, tmp_path, model="Teacher") as url:
+        for _ in range(2):
+            assert post(url + names.SLEEP_PATH) == (200, {"state": "Asleep", "in_flight": 0})
+            for words in (ASKED.to_wire(), in_sglangs_words):
+                status, answer = post(url + LOGPROBS_PATH, words)
+                assert (status, answer["error"]["code"]) == (503, "asleep")
+            assert http("GET", url + names.READY_PATH)[0] == 503
+            assert post(url + names.WAKE_PATH) == (200, {"state": "Awake", "in_flight": 0})
+            assert parse_values(post(url + LOGPROBS_PATH, ASKED.to_wire())[1], ASKED) == computed(ASKED)
+
+
+@pytest.mark.parametrize(
+    ("engine", "fault"),
+    [("vllm", {"STAND_IN_LOSES_WEIGHTS": "1"}), ("sglang", {"without": "--enable-weights-cpu-backup"})],
+)
+def test_a_teacher_that_lost_its_weights_gives_nothing(engine: str, fault: dict[str, str], tmp_path: Path) -> None:
+    with running(engine, tmp_path, model="Teacher", **fault) as url:
+        post(url + names.SLEEP_PATH)
+        status, answer = post(url + names.WAKE_PATH)
+        assert (status, answer["error"]["code"]) == (500, "weights_lost")
+        assert "differ by 0.73 from those before it slept" in answer["error"]["message"]
+        assert post(url + LOGPROBS_PATH, ASKED.to_wire())[0] == 503
+
+
 def real_vllm(folder: Path) -> tuple[Launch, str]:
     """How a real vLLM that can sleep is started on the quick start's reward model, and its URL."""
     pool = quickstart_pool()
@@ -202,14 +244,20 @@ async def fake_judge(scope: Any, receive: Any, send: Any) -> None:
         "/sleep": {"status": "sleeping", "level": 1},
         "/wake_up": {"status": "awake", "tags": None},
         "/v1/chat/completions": {"choices": [{"index": 0, "logprobs": logprobs}]},
+        "/v1/models": {"data": [{"id": "judge", "max_model_len": 512}]},
     }
     await receive()
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": json.dumps(answers[scope["path"]]).encode()})
 
 
+def judge(engine: Any) -> ScoreMiddleware:
+    settings = Settings(model_type="Generative", served_name="judge", sleep_max_abs_diff=0.01)
+    return ScoreMiddleware(engine, settings=settings)
+
+
 async def test_a_judge_is_known_by_the_log_probability_of_its_first_token() -> None:
-    sleeping = SleepMiddleware(fake_judge, settings=SleepSettings(model_type="Generative", served_name="judge"))
+    sleeping = judge(fake_judge)
     assert (await ask(sleeping, "POST", names.SLEEP_PATH)).json()["state"] == "Asleep"
     assert (await ask(sleeping, "POST", names.WAKE_PATH)).json()["state"] == "Awake"
 
@@ -222,8 +270,8 @@ async def test_an_engine_that_says_it_is_partly_awake_is_not_believed() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b'{"status": "sleeping", "tags": ["weights"]}'})
 
-    sleeping = SleepMiddleware(drowsy, settings=SleepSettings(model_type="Generative", served_name="judge"))
+    sleeping = judge(drowsy)
     await ask(sleeping, "POST", names.SLEEP_PATH)
     reply = await ask(sleeping, "POST", names.WAKE_PATH)
     assert (reply.status, reply.json()["error"]["code"]) == (502, "engine_refused")
-    assert sleeping.state == "Asleep"
+    assert (await ask(sleeping, "GET", names.SLEEP_PATH)).json()["state"] == "Asleep"

@@ -6,15 +6,15 @@ What the real ones answer is tested in tests/engines/test_teachers.py.
 import asyncio
 import json
 import math
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.asgi import Reply, ask
 from support.tiny_teacher import VOCABULARY, as_sglang, as_vllm, computed
+from support.vllm_beside import vllm_beside
 
 from rewardpool_api import teacher_wire
 from rewardpool_api.contract import CallerError, parse_answer
@@ -24,17 +24,10 @@ from rewardpool_worker.engine_side.middleware.routes import ROUTED_PATHS
 from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
 from rewardpool_worker.engine_side.middleware.settings import Settings
 
+__all__ = ["vllm_beside"]
+
+pytestmark = pytest.mark.usefixtures("vllm_beside")
 ENGINES = ["vllm", "sglang"]
-
-
-@pytest.fixture(autouse=True)
-def vllm_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modules that an image has."""
-    vllm, parameters = ModuleType("vllm"), ModuleType("vllm.sampling_params")
-    vllm.SamplingParams = dict  # type: ignore[attr-defined]
-    parameters.RequestOutputKind = SimpleNamespace(FINAL_ONLY="final")  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "vllm", vllm)
-    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
 
 
 class Engine:

@@ -32,12 +32,10 @@ from rewardpool_api.names import (
     ENV_HEAD,
     ENV_KEY_FILE,
     ENV_MODEL_TYPE,
-    ENV_SLEEP_MAX_ABS_DIFF,
 )
 from rewardpool_worker.engine_side import lora_adapters, sglang_adapters
 from rewardpool_worker.engine_side.head_tokens import resolve_or_refuse
 from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
-from rewardpool_worker.engine_side.middleware.sleep import SleepMiddleware
 from rewardpool_worker.engine_side.writable_home import make_home_writable
 
 log = logging.getLogger("rewardpool.worker")
@@ -97,9 +95,6 @@ def main(argv: list[str]) -> int:
     from sglang.srt.entrypoints import http_server
     from sglang.srt.utils import kill_process_tree
 
-    if ENV_SLEEP_MAX_ABS_DIFF in os.environ:
-        # First, so that the other one is around it and asks for the key.
-        http_server.app.add_middleware(SleepMiddleware)
     http_server.app.add_middleware(ScoreMiddleware)
     # SGLang asks itself to, without the pool's key, and would be refused.
     http_server._freeze_gc_after_server_warmup = freeze_collectors

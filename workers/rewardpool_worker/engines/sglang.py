@@ -55,6 +55,6 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
         "SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS": "0",
     }
     if can_sleep(spec, target):
-        # Its being there has the launcher put the sleep middleware in.
+        # Its being there has the middleware answer the routes for it.
         variables[names.ENV_SLEEP_MAX_ABS_DIFF] = str(engine.sleep.max_abs_diff)
     return Launch(argv=(*argv, *engine.args), env=environment(spec, target, **variables))

@@ -23,7 +23,6 @@ SERVER_MODULE = "vllm.entrypoints.launchers.api_server.entry"
 """The module that `vllm serve` runs. The program `vllm` itself, and `vllm.entrypoints.cli.main`, end at once where the
 wheel has another name than `vllm`, as the one for CPUs has: they look up the version of a package of that name."""
 MIDDLEWARE = "rewardpool_worker.engine_side.middleware.score.ScoreMiddleware"
-SLEEP_MIDDLEWARE = "rewardpool_worker.engine_side.middleware.sleep.SleepMiddleware"
 WHOLE_CHECKPOINT = "rewardpool_worker.engine_side.whole_checkpoint.WholeCheckpoint"
 
 
@@ -54,8 +53,7 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     # Without it SIGTERM kills the engine at once and leaves every request in flight hanging, silently.
     argv += ["--shutdown-timeout", str(spec.worker.drain_seconds)]
     if can_sleep(spec, target):
-        # Before the other one, which is then around it: vLLM wraps the later ones around the earlier ones.
-        argv += ["--enable-sleep-mode", "--middleware", SLEEP_MIDDLEWARE]
+        argv += ["--enable-sleep-mode"]
     argv += ["--middleware", MIDDLEWARE]
     # One line per sample is more log than anybody reads.
     argv += ["--disable-uvicorn-access-log"]

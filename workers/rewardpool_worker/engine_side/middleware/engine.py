@@ -52,6 +52,8 @@ from rewardpool_worker.engine_side.middleware.vocabulary import (
 
 PROBE_IDS = (0, 1, 2, 1, 0)
 """The probe of a Teacher: every vocabulary has these."""
+FINGERPRINT_TEXT = "The quick brown fox jumps over the lazy dog."
+"""Long enough that other weights give another score, and in no cache before: behind a cached prefix it may differ."""
 Countable = int | dict[str, Any]
 """A sample's length in tokens, or the request to vLLM's /tokenize that finds it out."""
 
@@ -250,7 +252,41 @@ class Engine:
             remedy=self._remedy,
         )
 
-    async def _scores_of(self, scope: Scope, model: str, samples: Sequence[list[int]]) -> list[certificate.Numbers]:
+    async def fingerprint(self, scope: Scope) -> certificate.Numbers:
+        """Return numbers that stand for the weights, as callers get them.
+
+        A sample's score and those of its steps, a teacher's log-probabilities, or that of a judge's first token.
+
+        Raises:
+            EngineFaultError: there are none, or not finite ones.
+        """
+        name = (self._model or await self._describe_model(scope))["model"]
+        if self._settings.model_type == "Generative":
+            return (await self._first_token_logprob(scope, name),)
+        try:
+            if self._settings.model_type == "Teacher":
+                return await self._logprobs_of(scope, [*PROBE_IDS])
+            step = self._settings.head.step_token_id
+            # Several steps: the value of one is a probability, which other weights may have too.
+            steps = [token for one in PROBE_IDS for token in (one, step)] if step is not None else FINGERPRINT_TEXT
+            [numbers] = await self._scores_of(scope, name, [steps])
+        except certificate.CannotAskError as error:
+            raise EngineFaultError(str(error)) from None
+        return numbers
+
+    async def _first_token_logprob(self, scope: Scope, name: str) -> float:
+        messages = [{"role": "user", "content": FINGERPRINT_TEXT}]
+        request = {"model": name, "messages": messages, "max_tokens": 1, "temperature": 0, "logprobs": True}
+        answer = only_200(await call(self._app, scope, CHAT_PATH, request))
+        try:
+            found = float(json.loads(answer.body)["choices"][0]["logprobs"]["content"][0]["logprob"])
+        except (ValueError, LookupError, TypeError, OverflowError) as error:
+            raise EngineFaultError(f"a chat's answer holds no number: {type(error).__name__}: {error}") from None
+        if not math.isfinite(found):
+            raise EngineFaultError(f"the log-probability of a chat's first token is {found}")
+        return found
+
+    async def _scores_of(self, scope: Scope, model: str, samples: Sequence[Sample]) -> list[certificate.Numbers]:
         answer = await self.scores(scope, never_disconnects, model, [*samples])
         if (complaint := caller_complaint(answer)) is not None:
             raise certificate.CannotAskError(complaint)

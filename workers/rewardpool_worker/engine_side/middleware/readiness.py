@@ -45,6 +45,11 @@ class Readiness:
         """Note that a score just came back to a caller."""
         self._note_score()
 
+    @property
+    def is_probing(self) -> bool:
+        """True if a probe or the certificate is at the engine."""
+        return self._running is not None and not self._running.done()
+
     def ready_seconds(self) -> float:
         """Return for how long it has scored: since its first score, or the first one since it was asleep."""
         return 0.0 if self._ready_since is None else self._clock() - self._ready_since
@@ -65,7 +70,7 @@ class Readiness:
         After its first probe the process is certified, once; a function may be random, and is not.
         """
         if self._is_due():
-            if self._running is None or self._running.done():
+            if self._running is None or not self.is_probing:
                 self._running = asyncio.create_task(self._run(probe, certify))
             # One prober that gives up must not cancel the probe that others wait for.
             await asyncio.shield(self._running)

@@ -1,16 +1,16 @@
 """The routes of a worker: what it answers, what it hands on, and what it refuses."""
 
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
-from rewardpool_api.names import READY_PATH, SLEEP_PATH, WAKE_PATH
+from rewardpool_api.names import READY_PATH
 from rewardpool_api.teacher_wire import LOGPROBS_PATH
 
 ANSWERED_PATH = {"Discriminative": SCORE_PATH, "Generative": CHAT_PATH, "Teacher": LOGPROBS_PATH}
 """By type of the model."""
 OPEN_PATHS = frozenset({"/health", "/health_generate", READY_PATH, "/metrics"})
 """Answered without a key, to kubelets, routers and Prometheus; they say nothing about any sample."""
-ENGINE_PATHS = OPEN_PATHS | {"/v1/models", "/freeze_gc", SLEEP_PATH, WAKE_PATH}
-"""Handed on as they are: the operator reads the list of models, SGLang's launcher asks once for a frozen garbage
-collector, and the sleep middleware, where there is one, answers its two."""
+ENGINE_PATHS = OPEN_PATHS | {"/v1/models", "/freeze_gc"}
+"""Handed on as they are: the operator reads the list of models, and SGLang's launcher asks once for a frozen garbage
+collector."""
 ROUTED_PATHS = frozenset(
     {
         SCORE_PATH,

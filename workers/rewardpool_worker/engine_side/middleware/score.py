@@ -16,6 +16,8 @@ the engine transformers put it in. Each module here is one concern of it:
   the worker's `revision`, so that a trainer notices an answer to another request and knows which model scored.
 - **Readiness** (`readiness`, `certificate`). `GET /rewardpool/ready` is 200 only when a real score came back, and when
   numbers did not depend on how they were asked for.
+- **Sleep** (`sleep`). Where the engine shares its GPU with a trainer it sleeps, answers nobody meanwhile, and has to
+  prove that it woke as it was.
 - **Load**. `GET /rewardpool/load` says how many requests are in flight here, so that a worker that leaves is stopped
   when it is empty: a router forgets what it sent to a worker the moment it takes the worker off its list.
 
@@ -31,7 +33,7 @@ from typing import Any
 
 from rewardpool_api import teacher_wire
 from rewardpool_api.contract import REQUEST_ID_HEADER, CallerError
-from rewardpool_api.names import LOAD_PATH, READY_PATH, SLEEP_PATH
+from rewardpool_api.names import LOAD_PATH, READY_PATH, SLEEP_PATH, WAKE_PATH
 from rewardpool_worker.engine_side.middleware.answers import (
     echo,
     refused_for_another,
@@ -66,6 +68,7 @@ from rewardpool_worker.engine_side.middleware.readiness import Readiness
 from rewardpool_worker.engine_side.middleware.requests import parse_chat, parse_request, refuse_media
 from rewardpool_worker.engine_side.middleware.routes import ANSWERED_PATH, ENGINE_PATHS, OPEN_PATHS, ROUTED_PATHS
 from rewardpool_worker.engine_side.middleware.settings import Settings
+from rewardpool_worker.engine_side.middleware.sleep import ASLEEP, HEALTH_PATHS, EngineSleep
 
 log = logging.getLogger("rewardpool.worker")
 
@@ -87,7 +90,16 @@ class ScoreMiddleware:
         self._key = KeyFile(self._settings.key_file)
         self._readiness = Readiness(deadline_seconds=self._settings.probe_seconds, clock=clock)
         self._scored_path = ANSWERED_PATH[self._settings.model_type]
+        sleeps = self._settings.sleep_max_abs_diff is not None
+        self._sleep_paths = frozenset({SLEEP_PATH, WAKE_PATH}) if sleeps else frozenset()
         self._in_flight = 0
+        self._sleep = EngineSleep(
+            app,
+            engine=self._settings.engine,
+            max_abs_diff=self._settings.sleep_max_abs_diff or 0.0,
+            fingerprint=self._engine.fingerprint,
+            in_flight=lambda: self._in_flight + self._readiness.is_probing,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -97,8 +109,7 @@ class ScoreMiddleware:
         if path not in OPEN_PATHS and not self._key.admits(header(scope, b"authorization")):
             await _refuse_key(scope, send)
         elif path == READY_PATH:
-            engine = self._engine
-            ready, report = await self._readiness.report(lambda: engine.probe(scope), lambda: engine.certify(scope))
+            ready, report = await self._report_ready(scope)
             await send_json(send, 200 if ready else 503, report)
         elif path == LOAD_PATH:
             await send_json(send, 200, {"in_flight": self._in_flight})
@@ -112,13 +123,23 @@ class ScoreMiddleware:
         elif scope["type"] == "http" and scope["method"] == "POST" and path in ROUTED_PATHS:
             await read_body(receive, 0)
             await self._refuse(scope, send, f"this worker scores {self._scored_path}")
-        elif scope["type"] != "http" or path not in ENGINE_PATHS:
-            await _refuse_route(scope, send)
-        else:
-            if path == SLEEP_PATH and scope.get("method") == "POST":
+        elif scope["type"] == "http" and path in self._sleep_paths:
+            if path == SLEEP_PATH and scope["method"] != "GET":
                 # However recently a score came back, the next prober has to find out anew.
                 self._readiness.forget()
+            await self._sleep.answer(scope, send)
+        elif scope["type"] != "http" or path not in ENGINE_PATHS:
+            await _refuse_route(scope, send)
+        elif self._sleep.is_asleep and path in HEALTH_PATHS:
+            await send_json(send, 200, self._sleep.report())
+        else:
             await self._app(scope, receive, send)
+
+    async def _report_ready(self, scope: Scope) -> tuple[bool, dict[str, Any]]:
+        if self._sleep.is_asleep:
+            return False, {"ready": False, "reason": ASLEEP}
+        engine = self._engine
+        return await self._readiness.report(lambda: engine.probe(scope), lambda: engine.certify(scope))
 
     def _echo(self, scope: Scope) -> dict[str, Any]:
         request_id = header(scope, REQUEST_ID_HEADER.encode())
@@ -141,6 +162,9 @@ class ScoreMiddleware:
             return
         if body is None:
             await self._refuse(scope, send, f"the request has more than {self._settings.max_body_bytes} bytes")
+            return
+        if self._sleep.is_asleep:
+            await self._sleep.refuse(send)
             return
         serve = {"Discriminative": self._serve_scores, "Teacher": self._serve_logprobs, "Generative": self._serve_chat}
         try:

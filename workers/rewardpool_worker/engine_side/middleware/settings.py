@@ -45,6 +45,9 @@ class Settings:
     """REWARDPOOL_DTYPE: `spec.engine.dtype`."""
     certificate_seconds: float = 20.0
     """REWARDPOOL_CERTIFICATE_SECONDS: deadline of the certificate before the worker is ready first; 0 asks for none."""
+    sleep_max_abs_diff: float | None = None
+    """REWARDPOOL_SLEEP_MAX_ABS_DIFF: by which a woken engine's numbers may differ from those before. None: it never
+    sleeps."""
 
     def __post_init__(self) -> None:
         if self.model_type not in ANSWERED_PATH:
@@ -83,6 +86,7 @@ class Settings:
             probe_seconds=_number(environ, "REWARDPOOL_PROBE_SECONDS", float, cls.probe_seconds),
             dtype=environ.get(names.ENV_DTYPE, cls.dtype),
             certificate_seconds=_number(environ, names.ENV_CERTIFICATE_SECONDS, float, cls.certificate_seconds),
+            sleep_max_abs_diff=_number(environ, names.ENV_SLEEP_MAX_ABS_DIFF, float, cls.sleep_max_abs_diff),
         )
 
 

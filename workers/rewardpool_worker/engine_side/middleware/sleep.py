@@ -1,81 +1,45 @@
-"""Lets an engine that shares its GPU with a trainer sleep, and gives no score that a woken engine may have got wrong.
+"""Lets an engine that shares its GPU with a trainer sleep, and gives no number that a woken engine may have got wrong.
 
-It stands between the score middleware, which asks for the key, and the engine, only where `spec.engine.sleep.enabled`
-says so, and adds:
+Where `spec.engine.sleep.enabled` says so, the score middleware answers, to holders of the key:
 
     POST /rewardpool/sleep   the weights move to the machine's memory, and the GPU is free for others
-    POST /rewardpool/wake    they are back, and a real score proves it
-    GET  /rewardpool/sleep   {"state": "Awake" | "Asleep", "in_flight": requests at the engine}
+    POST /rewardpool/wake    they are back, and real numbers prove it
+    GET  /rewardpool/sleep   {"state": "Awake" | "Asleep", "in_flight": requests that are being answered}
 
 - **Nothing is lost by sleeping.** An engine that still works on something is not put to sleep (409). While it sleeps,
   requests are refused (503) at once: a sleeping vLLM would hold them without a word, a sleeping SGLang die of them.
-- **A wake is proved.** A probe is scored before the first sleep and after every wake. SGLang without its weight backup
-  wakes with random weights and answers as if nothing had happened; here that wake fails, and nobody gets such a score.
+- **A wake is proved.** The engine's numbers for a fixed sample are taken before the first sleep and after every wake.
+  SGLang without its weight backup wakes with random weights and answers as if nothing had happened; here that wake
+  fails, and nobody gets such a number.
 
 vLLM serves its sleep routes only together with routes that change or stop the engine, and one that runs any method of
-its workers: the score middleware, which is always around this one, hands none of them on.
+its workers: the score middleware hands none of them on.
 
 The state is that of this process: an engine must not have several servers (the API refuses the flags for that).
-Settings come from the environment: see `SleepSettings`.
 """
 
 import asyncio
 import json
 import logging
 import math
-import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from rewardpool_api import names
-from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
-from rewardpool_api.names import SLEEP_PATH, WAKE_PATH
-from rewardpool_worker.engine_side.middleware.asgi import App, Receive, Scope, Send, call, send_json
-from rewardpool_worker.engine_side.middleware.errors import NoAnswerError
-
-State = Literal["Awake", "Asleep"]
+from rewardpool_api.names import WAKE_PATH
+from rewardpool_worker.engine_side.middleware.asgi import App, Scope, Send, call, send_json
+from rewardpool_worker.engine_side.middleware.errors import EngineFaultError, NoAnswerError
 
 log = logging.getLogger("rewardpool.worker")
 
 HEALTH_PATHS = frozenset({"/health", "/health_generate"})
-"""Answered here while the engine sleeps: SGLang's own answer takes a generation, which a sleeping one cannot do."""
-WORK_PATHS = frozenset({SCORE_PATH, CHAT_PATH, "/classify", "/pooling"})
-"""Use of the engine's GPU."""
-
-PROBE_TEXT = "The quick brown fox jumps over the lazy dog."
-"""Long enough that other weights give another score."""
+"""Not handed on while the engine sleeps: SGLang's own answer takes a generation, which a sleeping one cannot do."""
 ENGINE_SECONDS = 300.0
 """For one call of the engine: 140 GB come back at 0.5 GB/s or faster."""
+ASLEEP = f"the engine sleeps; POST {WAKE_PATH} wakes it"
 
-
-@dataclass(frozen=True)
-class SleepSettings:
-    """Settings of the worker; every value from one environment variable."""
-
-    engine: str = "vllm"
-    """REWARDPOOL_ENGINE: vllm or sglang."""
-    model_type: str = "Discriminative"
-    """REWARDPOOL_MODEL_TYPE: Discriminative or Generative."""
-    served_name: str = ""
-    """REWARDPOOL_SERVED_NAME: the `model` of the probe."""
-    max_abs_diff: float = 0.01
-    """REWARDPOOL_SLEEP_MAX_ABS_DIFF: largest difference between the probe's score before a sleep and after a wake."""
-
-    @classmethod
-    def from_environment(cls, environ: Mapping[str, str] | None = None) -> "SleepSettings":
-        """Read the settings.
-
-        Raises:
-            ValueError: REWARDPOOL_SLEEP_MAX_ABS_DIFF is no number.
-        """
-        environ = os.environ if environ is None else environ
-        return cls(
-            engine=environ.get(names.ENV_ENGINE, cls.engine),
-            model_type=environ.get(names.ENV_MODEL_TYPE, cls.model_type),
-            served_name=environ.get(names.ENV_SERVED_NAME, cls.served_name),
-            max_abs_diff=float(environ.get(names.ENV_SLEEP_MAX_ABS_DIFF, cls.max_abs_diff)),
-        )
+Fingerprint = Callable[[Scope], Awaitable[Sequence[float]]]
+"""Numbers that stand for the engine's weights; raises EngineFaultError."""
 
 
 class EngineRefusedError(RuntimeError):
@@ -83,7 +47,7 @@ class EngineRefusedError(RuntimeError):
 
 
 class WeightsLostError(RuntimeError):
-    """The engine woke and scores differently than before it slept."""
+    """The engine woke and gives other numbers than before it slept."""
 
 
 @dataclass(frozen=True)
@@ -110,56 +74,48 @@ _WAKE: Mapping[str, tuple[Call, ...]] = {
 }
 
 
-class SleepMiddleware:
-    """The ASGI application between the score middleware and the engine's. Starlette makes one per server process."""
+class EngineSleep:
+    """Whether the engine of this process sleeps, from the moment it is asked to until its wake is proved.
 
-    def __init__(self, app: App, *, settings: SleepSettings | None = None) -> None:
+    Args:
+        app: The engine's application.
+        engine: vllm or sglang.
+        max_abs_diff: By which a number of `fingerprint` may differ between the time before a sleep and after a wake.
+        fingerprint: Asks the engine itself.
+        in_flight: Requests that it works on now.
+    """
+
+    def __init__(
+        self, app: App, *, engine: str, max_abs_diff: float, fingerprint: Fingerprint, in_flight: Callable[[], int]
+    ) -> None:
         self._app = app
-        self._settings = settings or SleepSettings.from_environment()
-        self._asleep = False
-        self._in_flight = 0
-        self._before: list[float] | None = None
+        self._engine = engine
+        self._max_abs_diff = max_abs_diff
+        self._fingerprint = fingerprint
+        self._in_flight = in_flight
+        self._before: Sequence[float] | None = None
         self._turn = asyncio.Lock()
+        self.is_asleep = False
+        """Nobody may ask the engine for anything."""
 
-    @property
-    def state(self) -> State:
-        """State of the engine, by which requests are let through."""
-        return "Asleep" if self._asleep else "Awake"
+    def report(self) -> dict[str, Any]:
+        return {"state": "Asleep" if self.is_asleep else "Awake", "in_flight": self._in_flight()}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, hand it on, or refuse it."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        path = scope["path"]
-        if path in (SLEEP_PATH, WAKE_PATH):
-            await self._turn_over(scope, send)
-        elif self._asleep and path in HEALTH_PATHS:
-            await send_json(send, 200, {"state": self.state})
-        elif self._asleep and path in WORK_PATHS:
-            await send_json(send, 503, _error("asleep", f"the engine sleeps; POST {WAKE_PATH} wakes it"))
-        else:
-            await self._pass_on(scope, receive, send)
+    async def refuse(self, send: Send) -> None:
+        """Answer a request that came while the engine sleeps."""
+        await send_json(send, 503, _error("asleep", ASLEEP))
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        works = scope["path"] in WORK_PATHS
-        self._in_flight += works
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._in_flight -= works
-
-    async def _turn_over(self, scope: Scope, send: Send) -> None:
-        """Put the engine to sleep or wake it, one at a time; asked for what it is, it does nothing."""
+    async def answer(self, scope: Scope, send: Send) -> None:
+        """Put the engine to sleep or wake it, one at a time; where it is so already, do nothing."""
         if scope["method"] == "GET":
-            await send_json(send, 200, self._said())
+            await send_json(send, 200, self.report())
             return
         try:
             async with self._turn:
                 if scope["path"] == WAKE_PATH:
                     await self._wake(scope)
-                elif not self._asleep and self._in_flight:
-                    await send_json(send, 409, _error("busy", f"{self._in_flight} requests are at the engine"))
+                elif not self.is_asleep and (count := self._in_flight()):
+                    await send_json(send, 409, _error("busy", f"{count} requests are at the engine"))
                     return
                 else:
                     await self._sleep(scope)
@@ -170,62 +126,48 @@ class SleepMiddleware:
             log.error("%s", error)  # noqa: TRY400 - the message says it all
             await send_json(send, 502, _error("engine_refused", str(error)))
         else:
-            await send_json(send, 200, self._said())
+            await send_json(send, 200, self.report())
 
     async def _sleep(self, scope: Scope) -> None:
-        if self._asleep:
+        if self.is_asleep:
             return
         # From here on nobody gets in, so nothing is in flight when the engine is asked.
-        self._asleep = True
+        self.is_asleep = True
         try:
             if self._before is None:
-                self._before = await self._probe(scope)
-            for step in _SLEEP[self._settings.engine]:
+                self._before = await self._numbers(scope)
+            for step in _SLEEP[self._engine]:
                 await self._call(scope, step)
         except BaseException:
-            self._asleep = False
+            self.is_asleep = False
             raise
 
     async def _wake(self, scope: Scope) -> None:
-        if not self._asleep:
+        if not self.is_asleep:
             return
-        for step in _WAKE[self._settings.engine]:
+        for step in _WAKE[self._engine]:
             said = await self._call(scope, step)
             # vLLM says "sleeping" where only some of its memory came back. SGLang says nothing.
             if isinstance(said, dict) and said.get("status", "awake") != "awake":
                 raise EngineRefusedError(f"POST {step.path}: the engine says that it is {said['status']}")
-        after, before = await self._probe(scope), self._before
-        if before is None or _largest_difference(after, before) > self._settings.max_abs_diff:
+        after, before = await self._numbers(scope), self._before
+        off = math.inf if before is None else _largest_difference(after, before)
+        if off > self._max_abs_diff:
             raise WeightsLostError(
-                f"the woken engine scores its probe {after}, before it slept it was {before}: it came back without"
-                " its weights, so nothing is scored until it is started again"
+                f"the woken engine's numbers for its probe differ by {off:.3g} from those before it slept"
+                f" ({self._max_abs_diff:g} allowed): it came back without its weights, so it answers nothing until it"
+                " is started again"
             )
-        self._asleep = False
+        self.is_asleep = False
 
-    async def _probe(self, scope: Scope) -> list[float]:
-        """Numbers that stand for the weights: all of a sample, or the log-probability of a judge's first token."""
-        model, engine = self._settings.served_name, self._settings.engine
-        if self._settings.model_type == "Generative":
-            messages = [{"role": "user", "content": PROBE_TEXT}]
-            chat = {"model": model, "messages": messages, "max_tokens": 1, "temperature": 0, "logprobs": True}
-            said = await self._call(scope, Call(CHAT_PATH, chat))
-            where: tuple[str | int, ...] = ("choices", 0, "logprobs", "content", 0, "logprob")
-        elif engine == "sglang":
-            said = await self._call(scope, Call(SCORE_PATH, {"model": model, "input": [PROBE_TEXT]}))
-            where = ("data", 0, "embedding")
-        else:
-            request = {"model": model, "input": [PROBE_TEXT], "use_activation": False}
-            said = await self._call(scope, Call("/classify", request))
-            where = ("data", 0, "probs")
+    async def _numbers(self, scope: Scope) -> Sequence[float]:
         try:
-            for step in where:
-                said = said[step]
-            numbers = [float(number) for number in (said if isinstance(said, list) else [said])]
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-            raise EngineRefusedError(f"the probe's answer holds no number: {type(error).__name__}: {error}") from None
-        if not numbers or not all(map(math.isfinite, numbers)):
-            raise EngineRefusedError(f"the probe's answer is {numbers}, which is not one or more finite numbers")
-        return numbers
+            async with asyncio.timeout(ENGINE_SECONDS):
+                return await self._fingerprint(scope)
+        except TimeoutError:
+            raise EngineRefusedError(f"its probe: no answer within {ENGINE_SECONDS:g} s") from None
+        except EngineFaultError as error:
+            raise EngineRefusedError(f"its probe: {error}") from None
 
     async def _call(self, scope: Scope, to: Call) -> Any:
         """Call the engine's own application, and return the JSON of its answer; None where it is empty.
@@ -248,14 +190,11 @@ class SleepMiddleware:
         except ValueError:
             raise EngineRefusedError(f"POST {to.path}: the answer is not JSON: {words}") from None
 
-    def _said(self) -> dict[str, Any]:
-        return {"state": self.state, "in_flight": self._in_flight}
-
 
 def _error(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
 
 
-def _largest_difference(some: list[float], others: list[float]) -> float:
+def _largest_difference(some: Sequence[float], others: Sequence[float]) -> float:
     """Infinite between lists of two lengths."""
     return max(abs(a - b) for a, b in zip(some, others, strict=True)) if len(some) == len(others) else math.inf

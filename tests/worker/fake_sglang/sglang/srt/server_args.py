@@ -11,6 +11,7 @@ def prepare_server_args(argv: list[str]) -> argparse.Namespace:
         "--is-embedding",
         "--skip-server-warmup",
         "--enable-metrics",
+        "--disable-radix-cache",
         "--enable-memory-saver",
         "--enable-weights-cpu-backup",
     ):

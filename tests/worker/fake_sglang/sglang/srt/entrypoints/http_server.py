@@ -1,4 +1,7 @@
-"""SGLang's application at module level, and the function that serves it. A sample's score is its length in tokens."""
+"""SGLang's application at module level, and the function that serves it.
+
+A sample's score is its length in tokens, and a teacher `tiny_teacher`.
+"""
 
 import os
 from argparse import Namespace
@@ -44,11 +47,26 @@ async def update_weights() -> None:
     weights["offset"] = 1.0
 
 
+def compute() -> None:
+    """Make a forward pass: over memory that is not there the scheduler dies of it."""
+    if resident != {"kv_cache", "weights"}:
+        os._exit(1)
+
+
+@app.post("/generate")
+async def generate(request: Request) -> Any:
+    from support.tiny_teacher import as_sglang
+
+    compute()
+    said = as_sglang({"top_logprobs_num": 0, **await request.json()})
+    own = said["meta_info"]["input_token_logprobs"]
+    own[1:] = [[logprob - weights["offset"], *rest] for logprob, *rest in own[1:]]
+    return said
+
+
 @app.post("/v1/embeddings")
 async def embeddings(request: Request) -> Any:
-    if resident != {"kv_cache", "weights"}:
-        # The scheduler dies of a forward pass over memory that is not there.
-        os._exit(1)
+    compute()
     lengths = [len(sample) for sample in (await request.json())["input"]]
     scores = [length + weights["offset"] for length in lengths]
     data = [{"object": "embedding", "index": index, "embedding": [score]} for index, score in enumerate(scores)]
@@ -58,4 +76,6 @@ async def embeddings(request: Request) -> Any:
 
 def launch_server(arguments: Namespace, **_: object) -> None:
     app.state.arguments = arguments
+    if not arguments.is_embedding:
+        app.state.vocabulary_size = 50
     uvicorn.run(app, host=arguments.host, port=arguments.port, log_level="warning")
