@@ -8,13 +8,13 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from rewardpool_api import RewardPool
+from rewardpool_api import RewardPool, dump_manifest
 from rewardpool_local.folder import PoolFolder, StateUnreadableError, all_folders, folder_of
 from rewardpool_local.page_folder import PageFolder
 from rewardpool_local.process import tail
@@ -23,7 +23,7 @@ from rewardpool_operator.routers.metrics import counts
 from rewardpool_page.access import TokenFile, Viewer
 from rewardpool_page.log_text import shown
 from rewardpool_page.server import page_app
-from rewardpool_page.source import MAX_LOG_BYTES, Counts, LogNotFoundError, Seen, Worker
+from rewardpool_page.source import MAX_LOG_BYTES, Counts, NotShownError, Seen, Worker
 from rewardpool_runtime.bounded import read_text
 from rewardpool_runtime.http_server import Runner
 from rewardpool_runtime.listeners import HOST, check_listener
@@ -63,15 +63,26 @@ class LocalSource:
         pools = [(folder, pool) for folder, pool in found if pool is not None]
         return await asyncio.gather(*(self._seen(folder, pool, counted=counted) for folder, pool in pools))
 
+    async def manifest(self, pool: str, viewer: Viewer) -> Mapping[str, Any]:
+        """The object as it was declared last, with its defaults.
+
+        Raises:
+            NotShownError: there is none.
+        """
+        found = await asyncio.to_thread(_declared, folder_of(pool, self._environ))
+        if found is None:
+            raise NotShownError(f"{pool} has no manifest")
+        return dump_manifest(found)
+
     async def log(self, pool: str, name: str, viewer: Viewer) -> str:
         """The end of a log, without the pool's keys and without a terminal's colours.
 
         Raises:
-            LogNotFoundError: there is none of that name.
+            NotShownError: there is none of that name.
         """
         folder = folder_of(pool, self._environ)
         if name not in _logs(folder):
-            raise LogNotFoundError(f"{pool} has no log {name}")
+            raise NotShownError(f"{pool} has no log {name}")
         return await asyncio.to_thread(_text_of_log, folder, name)
 
     async def _seen(self, folder: PoolFolder, pool: RewardPool, *, counted: bool) -> Seen:
@@ -136,6 +147,13 @@ def _read(folder: PoolFolder) -> RewardPool | None:
     except StateUnreadableError as error:
         log.warning("%s; the page leaves it out", error)
         return None
+
+
+def _declared(folder: PoolFolder) -> RewardPool | None:
+    try:
+        return folder.read_wanted() or folder.read_pool()
+    except StateUnreadableError as error:
+        raise NotShownError(str(error)) from None
 
 
 def _logs(folder: PoolFolder) -> list[str]:

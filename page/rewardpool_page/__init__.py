@@ -5,6 +5,7 @@
     view     one pool as the page shows it; a pure function of its object, its workers and its history
     snapshots  all pools once a second at most, whoever watches
     access   who may see what: a token is exchanged once for a session's secret
+    manifest_text  a manifest as YAML, without what may be secret
     log_text a log without keys and without colours
     server   the routes, their bounds and their headers; `static/` is what the browser gets
 

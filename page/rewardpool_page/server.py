@@ -5,11 +5,13 @@
     DELETE /api/session       ends it
     GET    /api/pools         the pools once, as JSON; ?pool=NAMESPACE/NAME adds that one as a whole
     GET    /api/events        the same as server-sent events, once a second where something changed
+    GET    /api/manifest      ?pool=…: its manifest as YAML, without what may be secret
     GET    /api/logs          ?pool=…&name=…: the end of a log, as text
 
 The session is no cookie: browsers send a host's cookies to each of its ports, where others may listen.
 
-Bounded: watchers, logs and sign-ins at a time, a body's size, a log's tail. A watcher that does not read is dropped.
+Bounded: watchers, logs, manifests and sign-ins at a time, and the sizes of bodies, logs and manifests. A watcher that
+does not read is dropped.
 """
 
 import asyncio
@@ -23,10 +25,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from rewardpool_page import manifest_text
 from rewardpool_page.access import Access, Failures, Sessions, Viewer
 from rewardpool_page.history import History
-from rewardpool_page.snapshots import SNAPSHOT_SECONDS, Snapshot, Snapshots
-from rewardpool_page.source import LogNotFoundError, Source
+from rewardpool_page.snapshots import SNAPSHOT_SECONDS, PoolSnapshot, Snapshot, Snapshots
+from rewardpool_page.source import NotShownError, Source
 from rewardpool_runtime.http_server import LOOPBACK, host_name, is_of_another_page, read_body
 
 log = logging.getLogger(__name__)
@@ -38,7 +41,7 @@ MAX_STREAMS: Final = 128
 MAX_STREAMS_OF_ONE: Final = 8
 """User."""
 MAX_READERS: Final = 4
-"""Logs read at a time, and as many tokens judged."""
+"""Logs and manifests read at a time, and as many tokens judged."""
 MAX_BODY: Final = 16 << 10
 """Bytes; a token of a cluster has one or two thousand."""
 SILENT_SECONDS: Final = 15.0
@@ -90,6 +93,7 @@ class _Server:
         app.router.add_delete("/api/session", self._sign_out)
         app.router.add_get("/api/pools", self._pools)
         app.router.add_get("/api/events", self._events)
+        app.router.add_get("/api/manifest", self._manifest)
         app.router.add_get("/api/logs", self._logs)
         app.cleanup_ctx.append(self._remembering)
         app.on_shutdown.append(self._end_streams)
@@ -200,18 +204,33 @@ class _Server:
                 yield "".join(events) or ": nothing changed\n\n"
             await asyncio.sleep(SNAPSHOT_SECONDS)
 
+    async def _manifest(self, request: web.Request) -> web.Response:
+        viewer = await self._viewer(request)
+        pool = request.query.get("pool", "")
+        if await self._known_to(viewer, pool) is None:
+            raise web.HTTPNotFound(text="there is no such pool\n")
+        try:
+            async with self._readers:
+                text = await asyncio.to_thread(manifest_text.shown, await self._source.manifest(pool, viewer))
+        except NotShownError as error:
+            raise web.HTTPNotFound(text=f"{error}\n") from None
+        return web.Response(text=text)
+
+    async def _known_to(self, viewer: Viewer, pool: str) -> PoolSnapshot | None:
+        """Return the pool `namespace/name`; None where there is none that the viewer may see."""
+        known = (await self._snapshots.latest()).pools.get(pool)
+        return known if known is not None and await viewer.may_see(known.namespace) else None
+
     async def _logs(self, request: web.Request) -> web.Response:
         viewer = await self._viewer(request)
         pool, name = request.query.get("pool", ""), request.query.get("name", "")
-        snapshot = await self._snapshots.latest()
-        known = snapshot.pools.get(pool)
-        may_see = known is not None and await viewer.may_see(known.namespace)
-        if known is None or not may_see or name not in known.detail["logs"]:
+        known = await self._known_to(viewer, pool)
+        if known is None or name not in known.detail["logs"]:
             raise web.HTTPNotFound(text="there is no such log\n")
         try:
             async with self._readers:
                 text = await self._source.log(pool, name, viewer)
-        except LogNotFoundError as error:
+        except NotShownError as error:
             raise web.HTTPNotFound(text=f"{error}\n") from None
         return web.Response(text=text)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from rewardpool_api import RewardPool
 from rewardpool_page.access import Viewer
@@ -50,8 +50,8 @@ class Seen:
     logs: Sequence[str] = ()
 
 
-class LogNotFoundError(Exception):
-    """There is no log of that name."""
+class NotShownError(Exception):
+    """There is no such log or manifest, or the viewer may not read it."""
 
 
 class Source(Protocol):
@@ -72,10 +72,18 @@ class Source(Protocol):
             OSError: they cannot be read.
         """
 
+    async def manifest(self, pool: str, viewer: Viewer) -> Mapping[str, Any]:
+        """The object of the pool `namespace/name` as it is stored.
+
+        Raises:
+            NotShownError: there is none, or the viewer may not read it.
+            OSError: it cannot be read now.
+        """
+
     async def log(self, pool: str, name: str, viewer: Viewer) -> str:
         """The last `MAX_LOG_BYTES` of a log of the pool `namespace/name`, without the pool's keys.
 
         Raises:
-            LogNotFoundError: there is none of that name, or the viewer may not read it.
+            NotShownError: there is none of that name, or the viewer may not read it.
             OSError: it cannot be read now.
         """

@@ -37,7 +37,16 @@ MOST_LEVELS: Final = 100
 """Of JSON, at which an engine fails."""
 PATHS: Final = (
     *("/", "/health", "/healthz", "/metrics", "/rewardpool/ready", "/rewardpool/load", "/v1/models", "/v1/embeddings"),
-    *("/get_reward", "/slime", "/run_code", "/api/session", "/api/pools", "/api/logs?pool=a&name=b", "/page.js"),
+    *(
+        "/get_reward",
+        "/slime",
+        "/run_code",
+        "/api/session",
+        "/api/pools",
+        "/api/logs?pool=a&name=b",
+        "/api/manifest?pool=a",
+        "/page.js",
+    ),
     *(
         "/v1/chat/completions",
         "/update_weights_from_disk",

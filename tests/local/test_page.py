@@ -13,7 +13,7 @@ from rewardpool_local.folder import AlreadyRunningError, folder_of
 from rewardpool_local.page import LocalSource
 from rewardpool_local.page_folder import PageFolder
 from rewardpool_page.access import Everything
-from rewardpool_page.source import MAX_LOG_BYTES, LogNotFoundError, Seen
+from rewardpool_page.source import MAX_LOG_BYTES, NotShownError, Seen
 
 METRICS = """smg_router_request_duration_seconds_bucket{endpoint="other",le="0.1"} 3
 smg_router_request_duration_seconds_bucket{endpoint="other",le="+Inf"} 4
@@ -83,11 +83,21 @@ async def test_a_log_has_its_end_and_neither_keys_nor_colours(tmp_path: Path, se
     assert len(text) <= MAX_LOG_BYTES
 
 
+async def test_a_manifest_is_what_was_declared_last(tmp_path: Path, session: aiohttp.ClientSession) -> None:
+    write_local_pool(tmp_path)
+    folder = folder_of(POOL, environ_of(tmp_path))
+    pool = folder.read_pool()
+    assert pool is not None
+    folder.write_wanted(pool.model_copy(update={"spec": pool.spec.model_copy(update={"replicas": 3})}))
+    manifest = await LocalSource(environ_of(tmp_path), session).manifest(POOL, Everything())
+    assert manifest["spec"]["replicas"] == 3
+
+
 @pytest.mark.parametrize("name", ["worker-2", "../key", "..", ""])
 async def test_a_file_that_is_no_log_is_not_found(tmp_path: Path, session: aiohttp.ClientSession, name: str) -> None:
     write_local_pool(tmp_path)
     write_log(tmp_path, "ready\n")
-    with pytest.raises(LogNotFoundError):
+    with pytest.raises(NotShownError):
         await log_of(tmp_path, name, session)
 
 

@@ -35,6 +35,15 @@ async def test_the_link_shows_the_pools_and_all_of_the_chosen_one(link: str, tab
     assert tab.problems == []
 
 
+async def test_the_manifest_is_read_when_it_is_opened(link: str, tab: Tab) -> None:
+    await tab.open(f"{link}&pool=rl/judge")
+    await tab.wait_for("#manifest summary")
+    assert await tab.evaluate("document.getElementById('manifest-text').textContent") == ""
+    await tab.evaluate("document.querySelector('#manifest summary').click()")
+    assert "source: hf://Qwen/Qwen3-14B" in await tab.wait_for("#manifest-text")
+    assert tab.problems == []
+
+
 async def test_the_token_leaves_the_address_and_scripts_do_not_see_the_session(link: str, tab: Tab) -> None:
     await tab.open(link)
     await tab.wait_for("#tiles")

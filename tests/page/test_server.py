@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 from support.scripted_pools import ScriptedSource
@@ -104,7 +105,10 @@ async def first_event(response: ClientResponse) -> tuple[str, Any]:
     return kind, json.loads((await response.content.readline()).decode().removeprefix("data: "))
 
 
-@pytest.mark.parametrize("path", ["/api/pools", "/api/events", "/api/logs?pool=rl/judge&name=worker-1"])
+@pytest.mark.parametrize(
+    "path",
+    ["/api/pools", "/api/events", "/api/logs?pool=rl/judge&name=worker-1", "/api/manifest?pool=rl/judge"],
+)
 async def test_nothing_of_a_pool_is_shown_without_a_session(client: Client, path: str) -> None:
     answer = await client.get(path)
     assert answer.status == 401
@@ -192,6 +196,7 @@ async def test_only_the_namespaces_that_somebody_may_see_are_shown() -> None:
         assert [pool["key"] for pool in answer["pools"]] == ["eval/safety"]
         assert (answer["pool"], answer["history"]) == (None, None)
         assert (await client.get("/api/logs?pool=rl/judge&name=worker-1")).status == 404
+        assert (await client.get("/api/manifest?pool=rl/judge")).status == 404
 
 
 async def test_workers_that_somebody_may_not_see_are_left_out_with_their_logs() -> None:
@@ -298,6 +303,14 @@ async def test_a_log_is_text(client: Client) -> None:
     await sign_in(client)
     answer = await client.get("/api/logs?pool=rl/helpfulness&name=worker-1")
     assert (answer.content_type, "vLLM" in await answer.text()) == ("text/plain", True)
+
+
+async def test_a_manifest_is_yaml_without_a_status(client: Client) -> None:
+    await sign_in(client)
+    answer = await client.get("/api/manifest?pool=rl/judge")
+    manifest = yaml.safe_load(await answer.text())
+    assert (answer.content_type, manifest["metadata"]["name"]) == ("text/plain", "judge")
+    assert (manifest["spec"]["replicas"], "status" in manifest) == (2, False)
 
 
 @pytest.mark.parametrize("query", ["pool=rl/helpfulness&name=../key", "pool=rl/none&name=worker-1", ""])

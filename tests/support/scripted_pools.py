@@ -1,14 +1,14 @@
 """Pools as a script has them, for the page: five of them in five states, one of which scales with a job's bursts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from rewardpool_api import RewardPool
+from rewardpool_api import RewardPool, dump_manifest
 from rewardpool_page.access import Viewer
 from rewardpool_page.history import MAX_SAMPLES, SAMPLE_SECONDS, History
-from rewardpool_page.source import Counts, LogNotFoundError, Seen, Worker
+from rewardpool_page.source import Counts, NotShownError, Seen, Worker
 
 CYCLE_SECONDS = 600.0
 """From a burst of the job to the next."""
@@ -89,10 +89,14 @@ class ScriptedSource:
             )
         ]
 
+    async def manifest(self, pool: str, viewer: Viewer) -> Mapping[str, Any]:
+        """The pool's object."""
+        return next(dump_manifest(seen.pool) for seen in self.at(self._end) if seen.pool.key == pool)
+
     async def log(self, pool: str, name: str, viewer: Viewer) -> str:
         """The log of a worker."""
         if not name.startswith("worker-"):
-            raise LogNotFoundError(f"{pool} has no log {name}")
+            raise NotShownError(f"{pool} has no log {name}")
         lines = [
             "INFO 10:12:04 [api_server.py:1287] vLLM API server version 0.32.0",
             "INFO 10:12:31 [gpu_model_runner.py:2338] Model loading took 14.98 GiB and 9.41 seconds",
@@ -337,7 +341,7 @@ class ScriptedCluster(ScriptedSource):
     async def log(self, pool: str, name: str, viewer: Viewer) -> str:
         """The log of a worker's pod."""
         if "-worker-" not in name:
-            raise LogNotFoundError(f"{pool} has no log {name}")
+            raise NotShownError(f"{pool} has no log {name}")
         return await super().log(pool, "worker-1", viewer)
 
     def at(self, now: float) -> list[Seen]:

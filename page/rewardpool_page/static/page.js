@@ -5,6 +5,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const HOUR = 3600;
 const GAP_SECONDS = 35; // between samples, from which on nothing is drawn between them
 const LOG_MILLISECONDS = 2000;
+const MANIFEST_MILLISECONDS = 10000;
 const RETRY_MILLISECONDS = 3000;
 
 const main = document.getElementById("main");
@@ -250,6 +251,7 @@ function show() {
   part("rollout", [pool.rollout, pool.download], () => rollout(pool));
   part("conditions", pool.conditions, conditions);
   part("changes", pool.changes, changes);
+  part("manifest", pool.summary.key, manifest);
   logs(pool);
 }
 
@@ -259,7 +261,7 @@ function layOut(key) {
   clearInterval(logTimer);
   logTimer = null;
   main.className = chosen() ? "with-pool" : "";
-  const parts = ["chart", "why", "workers", "jobs", "costs", "rollout", "changes", "conditions", "log"];
+  const parts = ["chart", "why", "workers", "jobs", "costs", "rollout", "changes", "conditions", "manifest", "log"];
   main.replaceChildren(
     h("nav", { id: "list", "aria-label": "Pools" }),
     h("article", { id: "pool" },
@@ -511,6 +513,26 @@ function line(steps, end, x, y) {
   });
   return s("path", { class: "desired", d: path ? `${path}H${x(end).toFixed(1)}` : "M0,0" });
 }
+
+// The manifest
+
+function manifest() {
+  return h("details", { ontoggle: readManifest },
+    h("summary", {}, h("h2", {}, "Manifest")), h("pre", { id: "manifest-text", tabindex: "0" }));
+}
+
+// Only while it is open; it is not among what is streamed.
+async function readManifest() {
+  const key = shownKey;
+  const place = document.getElementById("manifest-text");
+  if (!place?.parentElement.open || document.hidden) return;
+  const answer = await ask(`/api/manifest?pool=${encodeURIComponent(key)}`).catch(() => null);
+  if (!answer || key !== shownKey) return;
+  const text = await answer.text();
+  if (place.textContent !== text) place.textContent = text;
+}
+
+setInterval(readManifest, MANIFEST_MILLISECONDS);
 
 // Logs
 

@@ -33,7 +33,7 @@ from rewardpool_operator.kubernetes.page.source import ClusterSource
 from rewardpool_operator.kubernetes.page.workers import shown_worker
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_page import history
-from rewardpool_page.source import LogNotFoundError, Seen
+from rewardpool_page.source import NotShownError, Seen
 from rewardpool_page.view import Detail, detail_of
 
 USERS = {
@@ -67,6 +67,7 @@ class StandInApiServer:
         app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", self._user)
         app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._right)
         app.router.add_get("/api/v1/namespaces/rl/pods/w0/log", self._log)
+        app.router.add_get(resources.POOLS.path("rl"), self._pools)
         return app
 
     def _token(self, request: web.Request) -> str:
@@ -94,6 +95,13 @@ class StandInApiServer:
             return web.json_response({"kind": "Status", "message": "pods/log is forbidden"}, status=403)
         assert request.query["container"] == "worker"
         return web.Response(text=self.log)
+
+    async def _pools(self, request: web.Request) -> web.Response:
+        if self._token(request) != "of-anna":
+            return web.json_response({"kind": "Status", "message": "rewardpools is forbidden"}, status=403)
+        name = request.query["fieldSelector"].removeprefix("metadata.name=")
+        items = [pool_object("rm", replicas=3)] if name == "rm" else []
+        return web.json_response({"apiVersion": names.API_VERSION, "kind": "RewardPoolList", "items": items})
 
 
 def _refusal(status: int) -> Exception:
@@ -408,6 +416,31 @@ async def log_of(store: Store, server: ApiServer, *, token: str = "of-anna") -> 
         return await source.log("rl/rm", "w0", viewer)
 
 
+async def manifest_of(server: ApiServer, pool: str, *, token: str = "of-anna") -> Mapping[str, Any]:
+    viewer = await TokenAccess(reviews_of(server)).viewer(token)
+    assert viewer is not None
+    async with ClusterSource.open(
+        Offer(Store(), is_being_listed=lambda _: False).pools, server, namespaces=()
+    ) as source:
+        return await source.manifest(pool, viewer)
+
+
+async def test_a_manifest_is_the_api_servers_for_the_viewers_token(server: ApiServer) -> None:
+    manifest = await manifest_of(server, "rl/rm")
+    assert (manifest["apiVersion"], manifest["kind"]) == (names.API_VERSION, names.KIND)
+    assert manifest["spec"]["replicas"] == 3
+
+
+@pytest.mark.parametrize(
+    ("pool", "token", "words"), [("rl/none", "of-anna", "no pool"), ("rl/rm", "of-admin", "forbidden")]
+)
+async def test_a_manifest_that_the_viewer_may_not_read_is_refused(
+    server: ApiServer, pool: str, token: str, words: str
+) -> None:
+    with pytest.raises(NotShownError, match=words):
+        await manifest_of(server, pool, token=token)
+
+
 async def test_a_log_has_no_colours(store: Store, kube: StandInApiServer, server: ApiServer) -> None:
     kube.log = "\x1b[31mstarted\x1b[0m\n"
     assert await log_of(store, server) == "started\n"
@@ -417,5 +450,5 @@ async def test_a_log_that_the_viewer_may_not_read_is_refused_in_the_api_servers_
     store: Store, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(USERS, "of-ben", {"username": "ben"})
-    with pytest.raises(LogNotFoundError, match="forbidden"):
+    with pytest.raises(NotShownError, match="forbidden"):
         await log_of(store, server, token="of-ben")

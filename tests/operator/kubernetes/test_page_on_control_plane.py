@@ -248,6 +248,10 @@ class Browser:
         async with self._session.get("/api/logs", params={"pool": pool, "name": pod}) as answer:
             return answer.status, await answer.text()
 
+    async def manifest(self, pool: str = f"{OURS}/rm") -> tuple[int, str]:
+        async with self._session.get("/api/manifest", params={"pool": pool}) as answer:
+            return answer.status, await answer.text()
+
 
 @asynccontextmanager
 async def at(url: str) -> AsyncIterator[Browser]:
@@ -263,6 +267,9 @@ async def test_a_viewer_sees_the_namespace_that_the_token_may_read_alone(url: st
         assert [worker["name"] for worker in shown["pool"]["workers"]] == worker_pods(page)
         assert (await browser.shown(f"{THEIRS}/rm"))["pool"] is None
         assert (await browser.log("any", f"{THEIRS}/rm"))[0] == 404
+        status, manifest = await browser.manifest()
+        assert (status, yaml.safe_load(manifest)["metadata"]) == (200, {"name": "rm", "namespace": OURS})
+        assert (await browser.manifest(f"{THEIRS}/rm"))[0] == 404
 
 
 async def test_who_may_not_list_pods_sees_a_pool_without_its_workers(url: str, page: Page) -> None:

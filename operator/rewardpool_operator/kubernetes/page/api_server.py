@@ -4,21 +4,25 @@ Where an operator that is run by hand serves the page, even its client certifica
 server would take that for who asks.
 """
 
+import json
 import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import aiohttp
 
 from rewardpool_kube.configuration import Configuration, proxy_of_environment
 from rewardpool_kube.resources import Object
+from rewardpool_runtime.bounded import AnswerTooLargeError, read_text
 
 TIMEOUT: Final = aiohttp.ClientTimeout(total=10, sock_connect=3)
 CONNECTIONS: Final = 8
+MAX_REFUSAL_BYTES: Final = 64 << 10
+"""Bytes of a Status object, whose message says why there is no answer."""
 
 
 class ApiServerAwayError(OSError):
@@ -98,6 +102,15 @@ class ApiServer:
         except (aiohttp.ClientError, TimeoutError) as error:
             # Not the error's own words: a header that could not be sent would be in them.
             raise ApiServerAwayError(f"the API server does not answer ({type(error).__name__})") from None
+
+
+async def refusal_of(response: aiohttp.ClientResponse) -> str:
+    """Return the message of a refusal; empty where it has none."""
+    try:
+        said: Any = json.loads(await read_text(response, limit_bytes=MAX_REFUSAL_BYTES))
+    except (AnswerTooLargeError, ValueError):
+        return ""
+    return str(said.get("message") or "") if isinstance(said, dict) else ""
 
 
 def _trust(address: Address) -> ssl.SSLContext:

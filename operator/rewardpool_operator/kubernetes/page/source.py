@@ -1,7 +1,7 @@
 """The pools of a cluster as the page asks for them: what the operator tells of them, and what their routers count."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -13,13 +13,14 @@ from rewardpool_api import RewardPool
 from rewardpool_operator.kubernetes.page.access import TokenViewer
 from rewardpool_operator.kubernetes.page.api_server import ApiServer
 from rewardpool_operator.kubernetes.page.logs import end_of_log
+from rewardpool_operator.kubernetes.page.manifests import stored_manifest
 from rewardpool_operator.kubernetes.page.routers import MAX_ROUTERS, Counted, RouterCounts
 from rewardpool_operator.kubernetes.page.workers import READY
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.left_out import leave_out
 from rewardpool_page.access import Viewer
 from rewardpool_page.log_text import shown
-from rewardpool_page.source import LogNotFoundError, Seen, Worker
+from rewardpool_page.source import NotShownError, Seen, Worker
 from rewardpool_runtime.untrusted import NONSENSE
 
 POOLS_AT_ONCE: Final = 20
@@ -93,17 +94,29 @@ class ClusterSource:
             await self._routers.ask({pool: known.metrics for pool, known in self._known.items()})
         return [self._seen(known, counted=counted) for known in self._known.values()]
 
+    async def manifest(self, pool: str, viewer: Viewer) -> Mapping[str, Any]:
+        """The object as the API server gives it to the viewer's own token.
+
+        Raises:
+            NotShownError: there is none, or the viewer may not read it.
+            OSError: the API server does not answer.
+        """
+        namespace, _, name = pool.partition("/")
+        if not isinstance(viewer, TokenViewer):
+            raise NotShownError(f"{pool} is read with a token alone")
+        return await stored_manifest(self._server, namespace, name, token=viewer.token)
+
     async def log(self, pool: str, name: str, viewer: Viewer) -> str:
         """The end of a pod's log, as the viewer's own token shows it.
 
         Raises:
-            LogNotFoundError: there is none of that name, or the viewer may not read it.
+            NotShownError: there is none of that name, or the viewer may not read it.
             OSError: the API server does not answer.
         """
         namespace, _, _ = pool.partition("/")
         container = self._known[pool].logs.get(name) if pool in self._known else None
         if container is None or not isinstance(viewer, TokenViewer):
-            raise LogNotFoundError(f"{pool} has no pod {name}")
+            raise NotShownError(f"{pool} has no pod {name}")
         # Without the pool's keys, which nobody here knows: who may read a log may read them in it by kubectl as well.
         return shown(await end_of_log(self._server, namespace, name, container, token=viewer.token), keys=())
 
