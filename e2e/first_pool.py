@@ -5,6 +5,7 @@ came of it, goes to `.rewardpool/e2e/first-pool.txt`.
 """
 
 import sys
+from pathlib import Path
 
 from cluster.choose import open_cluster
 from cluster.contract import Cluster
@@ -42,11 +43,11 @@ def typed(cluster: Cluster, command: str) -> str:
     return f"$ kubectl {command}\n{said.rstrip()}\n"
 
 
-def load_function_image(installation: Installation, tag: str) -> None:
-    """Build the project's image with the example's function in it, and give that to the nodes."""
+def build_function_image(installation: Installation, tag: str) -> Path:
+    """Build the project's image with the example's function in it; returns the archive."""
     installation.build_image()
     container_file = str((EXAMPLE / "Containerfile").relative_to(REPOSITORY))
-    installation.load_image(tag, container_file=container_file, context=EXAMPLE, base=RELEASE_IMAGE)
+    return installation.build_image(tag, container_file=container_file, context=EXAMPLE, base=RELEASE_IMAGE)
 
 
 def tell(say: Say) -> str:
@@ -55,7 +56,7 @@ def tell(say: Say) -> str:
         refuse_used_cluster(cluster)
         installation = Installation(cluster, folder=STATE, say=say)
         try:
-            load_function_image(installation, IMAGE)
+            cluster.load_image(build_function_image(installation, IMAGE))
             installation.install({"image": chart_image(IMAGE)})
             installation.wait()
             manifest = (EXAMPLE / "pool.yaml").read_text()

@@ -5,7 +5,8 @@ and with an empty home: lines that begin with `$ ` are typed, with what follows 
 the lines below must be in what comes of it, in that order. `…` in such a line stands for anything.
 
 Pages that install the same, one after the other, share the environment that the first of them made: pip has less to do.
-A page of `ON_CLUSTER` finds a fresh cluster, kubectl and helm, and in `$REGISTRY` the image that it says how to build.
+A page of `ON_CLUSTER` finds a fresh cluster, kubectl and helm, and in `$REGISTRY`, a registry on this machine, the
+image that it says how to build.
 
 What every command took goes to `.rewardpool/tutorials.json`.
 """
@@ -21,17 +22,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from cluster import binaries
+from cluster import binaries, images
 from cluster.choose import open_cluster
+from cluster.contract import Cluster, NotPossibleError
 from cluster.folders import STATE
 from cluster.progress import timed_lines
 from exit_status import exit_status
-from first_pool import load_function_image
+from first_pool import build_function_image
 from installation import Installation, refuse_used_cluster
 from scene import StoryError
 
@@ -44,7 +46,7 @@ ENVIRONMENT: Final = "environment"
 """Where pages make the one that they install into, from the home."""
 ON_CLUSTER: Final = ("kubernetes",)
 """Pages whose commands need a cluster."""
-REGISTRY: Final = "localhost"
+IMAGE: Final = "localhost/rewards:1"
 PROGRAMS: Final = ("*/bin/rewardpool", "rewardpool/.rewardpool/venvs/dev/bin/rewardpool")
 """Where a page installs the command line, from the home: an environment of its own, or the checkout's."""
 MARK: Final = "\x1e"
@@ -141,14 +143,29 @@ def script(commands: Sequence[Typed]) -> str:
 
 @contextmanager
 def fresh_cluster() -> Iterator[dict[str, str]]:
-    """Start a cluster whose nodes have the image of a function pool; yields the variables by which a shell uses it."""
+    """Start a cluster, and a registry with the image of a function pool; yields a shell's variables for both."""
     say = timed_lines()
     programs = [binaries.ensure(name, say=say)[name].parent for name in ("kubectl", "helm")]
     with open_cluster(nodes=1, say=say) as cluster:
         refuse_used_cluster(cluster)
-        load_function_image(Installation(cluster, folder=STATE, say=say), f"{REGISTRY}/rewards:1")
+        archive = build_function_image(Installation(cluster, folder=STATE, say=say), IMAGE)
         path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
-        yield {"KUBECONFIG": str(cluster.kubeconfig), "PATH": path, "REGISTRY": REGISTRY}
+        with registry_of(cluster, archive) as address:
+            yield {"KUBECONFIG": str(cluster.kubeconfig), "PATH": path, "REGISTRY": address}
+
+
+@contextmanager
+def registry_of(cluster: Cluster, archive: Path) -> Iterator[str]:
+    """Registry that has the image for the nodes: one on this machine, or a mere name where they have its file."""
+    with ExitStack() as stack:
+        try:
+            address = stack.enter_context(cluster.registry()).address
+        except NotPossibleError:
+            cluster.load_image(archive)
+            address = IMAGE.partition("/")[0]
+        else:
+            images.push(IMAGE, f"{address}/{IMAGE.partition('/')[2]}")
+        yield address
 
 
 def run_page(

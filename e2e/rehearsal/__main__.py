@@ -19,7 +19,7 @@ from rehearsal import in_cluster, one_machine
 from rehearsal.first_scores import PYTHONS, first_scores, this_python
 from rehearsal.packages import Index, build, served
 from rehearsal.streams import Row, lines
-from tutorials import PAGES, run_page
+from tutorials import ON_CLUSTER, PAGES, fresh_cluster, run_page
 
 FOLDER: Final = REPOSITORY / ".rewardpool" / "rehearsal"
 SHORT_PARTS: Final = ("pythons", "machine")
@@ -64,9 +64,15 @@ def rehearse(parts: Collection[str], *, short: bool) -> int:
 
 
 def type_tutorials(url: str, version: str, folder: Path) -> dict[str, dict[str, float]]:
-    """Type the tutorials with the package from the index; returns the seconds of each command, by page."""
+    """Type the tutorials, with the package from the index and the image from a registry.
+
+    Returns:
+        Seconds of each command, by page.
+    """
     variables = {"PIP_EXTRA_INDEX_URL": f"{os.environ.get('PIP_EXTRA_INDEX_URL', '')} {url}".strip()}
-    return {page: run_page(PAGES / f"{page}.md", folder, variables, version=version) for page in TUTORIALS}
+    seconds = {page: run_page(PAGES / f"{page}.md", folder, variables, version=version) for page in TUTORIALS}
+    with fresh_cluster() as cluster:
+        return seconds | {page: run_page(PAGES / f"{page}.md", folder, cluster) for page in ON_CLUSTER}
 
 
 def main() -> int:

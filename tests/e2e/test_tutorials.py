@@ -1,11 +1,18 @@
 """How the tutorials' commands are taken from their pages, and compared with what they print."""
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from cluster import images
+from cluster.contract import NotPossibleError
 from tutorials import (
+    IMAGE,
     MARK,
     ON_CLUSTER,
     PAGES,
@@ -14,6 +21,7 @@ from tutorials import (
     missing_line,
     new_home,
     of_release,
+    registry_of,
     run_page,
     script,
     typed_commands,
@@ -35,6 +43,40 @@ def test_a_released_package_takes_the_place_of_the_checkout_and_of_nothing_else(
     typed = [Typed("pip install --quiet '.[router]' trl", ()), Typed("ls '.[router]'", ())]
     commands = [one.command for one in of_release(typed, "1.2.0")]
     assert commands == ["pip install --quiet 'rewardpool[router]==1.2.0' trl", "ls '.[router]'"]
+
+
+class FakeCluster:
+    """Counts what it is given; the registry of `registry` has the name of a registry, and nothing behind it."""
+
+    def __init__(self, address: str | None) -> None:
+        self.address = address
+        self.loaded: list[Path] = []
+
+    def load_image(self, archive: Path) -> None:
+        self.loaded.append(archive)
+
+    @contextmanager
+    def registry(self) -> Iterator[Any]:
+        if self.address is None:
+            raise NotPossibleError("not here")
+        yield SimpleNamespace(address=self.address)
+
+
+@pytest.mark.parametrize(
+    ("address", "found", "loaded", "pushed"),
+    [
+        ("10.0.0.1:5000", "10.0.0.1:5000", [], [(IMAGE, "10.0.0.1:5000/rewards:1")]),
+        (None, "localhost", [Path("rewards.tar")], []),
+    ],
+)
+def test_the_nodes_have_the_image_from_a_registry_or_where_there_can_be_none_from_a_file(
+    address: str | None, found: str, loaded: list[Path], pushed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(images, "push", lambda *names: sent.append(names))
+    cluster = FakeCluster(address)
+    with registry_of(cluster, Path("rewards.tar")) as there:  # type: ignore[arg-type]
+        assert (there, cluster.loaded, sent) == (found, loaded, pushed)
 
 
 def test_a_file_without_an_end_is_refused() -> None:
