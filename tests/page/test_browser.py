@@ -35,6 +35,29 @@ async def test_the_link_shows_the_pools_and_all_of_the_chosen_one(link: str, tab
     assert tab.problems == []
 
 
+async def test_a_log_is_searched_and_stays_so_while_it_follows(link: str, tab: Tab) -> None:
+    async def type_(text: str) -> None:
+        await tab.evaluate(
+            f"document.getElementById('log-filter').value = {text!r};"
+            " document.getElementById('log-filter').dispatchEvent(new Event('input'))"
+        )
+
+    await tab.open(f"{link}&pool=rl/helpfulness")
+    await tab.wait_for("#log-text")
+    await type_("[LOGGERS")
+    assert (await tab.wait_for("#log-text mark"), (await tab.wait_for("#log-note"))[:6]) == ("[loggers", "3 of 6")
+    await tab.evaluate(
+        "const choice = document.getElementById('log-name'); choice.value = choice.options[1].value;"
+        " choice.dispatchEvent(new Event('change'))"
+    )
+    assert await tab.wait_for("#log-text mark") == "[loggers"
+    assert (await tab.wait_for("#log-text")).count("\n") == 3
+    await type_("no such line")
+    assert (await tab.wait_for("#log-note")).startswith("0 of 6")
+    assert await tab.evaluate("document.getElementById('log-text').textContent") == ""
+    assert tab.problems == []
+
+
 async def test_the_manifest_is_read_when_it_is_opened(link: str, tab: Tab) -> None:
     await tab.open(f"{link}&pool=rl/judge")
     await tab.wait_for("#manifest summary")

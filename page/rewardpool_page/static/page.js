@@ -16,6 +16,7 @@ let pools = null; // the last event of that name
 let past = null; // the last history
 let skew = 0; // seconds that the server's clock is ahead of this one
 let logName = null;
+let logText = "";
 let logTimer = null;
 let shownKey; // of the pool that the page is laid out for
 const drawn = new Map(); // part of the page -> the JSON it was drawn from
@@ -260,6 +261,7 @@ function layOut(key) {
   drawn.clear();
   clearInterval(logTimer);
   logTimer = null;
+  logText = "";
   main.className = chosen() ? "with-pool" : "";
   const parts = ["chart", "why", "workers", "jobs", "costs", "rollout", "changes", "conditions", "manifest", "log"];
   main.replaceChildren(
@@ -537,16 +539,21 @@ setInterval(readManifest, MANIFEST_MILLISECONDS);
 // Logs
 
 function logs(pool) {
-  part("log", pool.logs, (names) => {
-    if (names.length === 0) return [];
-    const choice = h("select", { id: "log-name", "aria-label": "Log of", onchange: (event) => openLog(event.target.value, false) },
-      names.map((name) => h("option", { value: name }, name)));
-    return [h("div", { class: "row" }, h("h2", {}, "Log"), choice, h("span", { class: "dim" }, "the last 64 KiB")),
-      h("pre", { id: "log-text", tabindex: "0" })];
+  part("log", pool.logs.length > 0, (some) => {
+    if (!some) return [];
+    drawn.delete("log-name");
+    return [
+      h("div", { class: "row" }, h("h2", {}, "Log"),
+        h("select", { id: "log-name", "aria-label": "Log of", onchange: (event) => openLog(event.target.value, false) }),
+        h("input", { id: "log-filter", type: "search", "aria-label": "Lines with", placeholder: "Lines with …", maxlength: "200", oninput: drawLog }),
+        h("span", { id: "log-note", class: "dim", role: "status" })),
+      h("pre", { id: "log-text", tabindex: "0" }),
+    ];
   });
-  if (pool.logs.length && !logTimer) {
-    logName = pool.logs.includes(logName) ? logName : pool.logs[0];
-    document.getElementById("log-name").value = logName;
+  if (pool.logs.length === 0) return;
+  logName = pool.logs.includes(logName) ? logName : pool.logs[0];
+  part("log-name", [pool.logs, logName], ([names]) => names.map((name) => h("option", { value: name, selected: name === logName }, name)));
+  if (!logTimer) {
     logTimer = setInterval(readLog, LOG_MILLISECONDS);
     readLog();
   }
@@ -554,22 +561,40 @@ function logs(pool) {
 
 function openLog(name, scroll = true) {
   logName = name;
-  document.getElementById("log-name").value = name;
-  document.getElementById("log-text").textContent = "";
+  logText = "";
+  drawLog();
+  show();
   if (scroll) document.getElementById("log").scrollIntoView({ behavior: "smooth", block: "start" });
   readLog();
 }
 
 async function readLog() {
   const [key, name] = [shownKey, logName];
-  const place = document.getElementById("log-text");
-  if (!place || document.hidden) return;
+  if (!document.getElementById("log-text") || document.hidden) return;
   const answer = await ask(`/api/logs?pool=${encodeURIComponent(key)}&name=${encodeURIComponent(name)}`).catch(() => null);
   if (!answer || key !== shownKey || name !== logName) return;
   const text = await answer.text();
-  if (place.textContent === text) return;
+  if (logText === text) return;
+  logText = text;
+  drawLog();
+}
+
+function drawLog() {
+  const place = document.getElementById("log-text");
+  if (!place) return;
+  const wanted = document.getElementById("log-filter").value;
   const atEnd = place.scrollTop + place.clientHeight >= place.scrollHeight - 8;
-  place.textContent = text;
+  if (wanted) {
+    // Split by a group, every second part is what the group matched.
+    const pattern = new RegExp(`(${wanted.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")})`, "gi");
+    const lines = logText.split("\n").filter((line, at, all) => line || at < all.length - 1);
+    const found = lines.map((line) => line.split(pattern)).filter((parts) => parts.length > 1);
+    place.replaceChildren(...found.flatMap((parts) => [...parts.map((text, at) => (at % 2 ? h("mark", {}, text) : text)), "\n"]));
+    document.getElementById("log-note").textContent = `${count(found.length)} of ${plural(lines.length, "line")} in the last 64 KiB`;
+  } else {
+    place.textContent = logText;
+    document.getElementById("log-note").textContent = "the last 64 KiB";
+  }
   if (atEnd) place.scrollTop = place.scrollHeight;
 }
 
