@@ -213,7 +213,6 @@ cluster-runs:
 	@$(MAKE) --no-print-directory tutorials TUTORIALS="code-checker kubernetes one-machine own-loop" || touch $(FAILED)
 	@$(MAKE) --no-print-directory first-minute || touch $(FAILED)
 	@$(MAKE) --no-print-directory rehearsal-short || touch $(FAILED)
-	@$(MAKE) --no-print-directory rehearsal-short || touch $(FAILED)
 
 waiting-suites: $(WAITING_SUITES)
 
