@@ -72,5 +72,6 @@ class Plan:
     measure: tuple[Measure, ...] = ()
     protected_workers: int = 0
     protected_routers: int = 0
+    protected_gateways: int = 0
     status: RewardPoolStatus
     events: tuple[Event, ...] = ()

@@ -213,6 +213,7 @@ class Snapshot:
     protected_workers: int | None = None
     """Workers of which a disruption may take one, as the budget has it; None where there is none."""
     protected_routers: int | None = None
+    protected_gateways: int | None = None
     ca_bundle: str | None = None
     """Certificates that verify the routers, PEM in base64; None for http."""
     tls_problem: str | None = None

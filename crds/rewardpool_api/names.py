@@ -83,6 +83,10 @@ WORKER_PORT: Final = 8000
 ROUTER_PORT: Final = 8080
 ROUTER_METRICS_PORT: Final = 9090
 GATEWAY_PORT: Final = 5000
+GATEWAY_TIMEOUT_SECONDS: Final = 100
+"""For one sample of a gateway's, shorter than the 120 s after which slime gives up a request (OpenRLHF: 180 s)."""
+GATEWAY_GRACE_SECONDS: Final = 10
+"""Beyond that, for the requests in flight when a gateway ends."""
 
 # Files and environment variables a worker or a router is started with.
 FILES_DIR: Final = "/etc/rewardpool/files"

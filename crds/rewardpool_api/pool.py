@@ -171,6 +171,8 @@ class GatewaySpec(ApiModel):
 
     replicas: Annotated[int, Field(ge=1, le=16)] = 1
     """Number of gateway replicas. One machine always runs one."""
+    request_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = names.GATEWAY_TIMEOUT_SECONDS
+    """Longest one sequence may take, with retries and the wait for a worker, before its request fails; shorter than the trainer's own limit."""
 
 
 class NetworkSpec(ApiModel):

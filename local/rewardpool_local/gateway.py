@@ -12,8 +12,8 @@ from rewardpool_local.supervised_process import Command, Run, SupervisedProcess
 from rewardpool_runtime.listeners import HOST, HeldPort
 
 NAME = "gateway"
-GRACE_SECONDS = 115.0
-"""After SIGTERM, until it is killed; longer than the gateway itself takes for what is in flight."""
+GRACE_SECONDS = names.GATEWAY_GRACE_SECONDS + 5.0
+"""Beyond its deadline after SIGTERM, until it is killed; longer than the gateway itself takes for what is in flight."""
 HEALTH_TIMEOUT = aiohttp.ClientTimeout(total=2.0)
 
 
@@ -29,15 +29,19 @@ class LocalGateway:
         self._port: HeldPort | None = None
         self._process = SupervisedProcess(NAME, run=run, command=self._command)
         self._pool: RewardPool | None = None
+        self._timeout = names.GATEWAY_TIMEOUT_SECONDS
+        """Deadline of the process that runs."""
         self._ending: asyncio.Task[None] | None = None
 
     async def ensure(self, pool: RewardPool) -> Gateway | None:
         """Have it run, or not, as the pool says; return it for a snapshot."""
         self._pool = pool
-        if pool.spec.gateway is None:
-            if self._process.running and not self._process.stopping:
-                # Beside the passes, which workers need meanwhile.
-                self._ending = asyncio.create_task(self.stop())
+        wanted = pool.spec.gateway
+        is_wanted = wanted is not None and wanted.request_timeout_seconds == self._timeout
+        if self._process.running and not self._process.stopping and not is_wanted:
+            # Beside the passes, which workers need meanwhile.
+            self._ending = asyncio.create_task(self.stop())
+        if wanted is None:
             return None
         if self._process.stopping and not self._process.running:
             self._process = SupervisedProcess(NAME, run=self._run, command=self._command)
@@ -57,7 +61,7 @@ class LocalGateway:
     async def stop(self) -> None:
         """Take no new request, finish those in flight, end."""
         if self._process.running:
-            await self._process.stop(grace_seconds=GRACE_SECONDS)
+            await self._process.stop(grace_seconds=self._timeout + GRACE_SECONDS)
 
     async def kill(self) -> None:
         """End it at once, for good."""
@@ -75,7 +79,7 @@ class LocalGateway:
             return False
 
     def _command(self) -> Command:
-        if self._pool is None or self._port is None:
+        if self._pool is None or self._pool.spec.gateway is None or self._port is None:
             raise RuntimeError("ensure() gives pool and port before anything is started")
         if self._process.failure and self._process.failure.reason == "PortInUse":
             self._port = HeldPort()
@@ -83,8 +87,10 @@ class LocalGateway:
         environment = {names.ENV_URL: self._router_url}
         if self._pool.spec.router.auth.uses_key:
             environment[names.ENV_KEY_FILE] = str(self._folder.key_file)
-        listen = ["--listen", f"{HOST}:{self._port.number}", "--key-file", str(self._folder.gateway_key_file)]
-        argv = (sys.executable, "-m", "rewardpool_cli", "gateway", self._pool.key, "--teacher", *listen)
+        self._timeout = self._pool.spec.gateway.request_timeout_seconds
+        options = ["--listen", f"{HOST}:{self._port.number}", "--key-file", str(self._folder.gateway_key_file)]
+        options += ["--timeout", str(self._timeout)]
+        argv = (sys.executable, "-m", "rewardpool_cli", "gateway", self._pool.key, "--teacher", *options)
         return Command(argv=argv, env=environment, url=self._url(self._port), ports=(self._port,))
 
     @staticmethod

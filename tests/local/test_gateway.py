@@ -40,6 +40,10 @@ def gateways(machine: LocalMachine) -> list[psutil.Process]:
     return [one for one in machine.processes() if "/gateway/" in one.environ()[ENV_PROCESS]]
 
 
+def deadlines(machine: LocalMachine) -> list[str]:
+    return [one.cmdline()[-1] for one in gateways(machine)]
+
+
 async def test_up_prints_the_gateways_url_and_it_takes_its_own_key_alone(
     machine: LocalMachine, session: aiohttp.ClientSession
 ) -> None:
@@ -61,13 +65,14 @@ async def test_up_prints_the_gateways_url_and_it_takes_its_own_key_alone(
     assert machine.processes() == []
 
 
-async def test_a_running_pool_gets_a_gateway_and_loses_it(machine: LocalMachine) -> None:
+async def test_a_running_pool_gets_a_gateway_another_deadline_and_loses_it(machine: LocalMachine) -> None:
     await machine.up(**teacher(machine))
-    for wanted in ({"gateway": {}}, {}):
+    wishes: list[dict[str, Any]] = [{"gateway": {}}, {"gateway": {"requestTimeoutSeconds": 7}}, {}]
+    for wanted, seconds in zip(wishes, ("100", "7", None), strict=True):
         assert (await machine.run("up", "-f", machine.manifest(**teacher(machine, **wanted))))[0] == 0
 
-        async def is_so(number: int = len(wanted)) -> bool:
+        async def is_so(seconds: str | None = seconds) -> bool:
             there = machine.pool().status.gateway is not None
-            return there == bool(number) and len(gateways(machine)) == number
+            return there == (seconds is not None) and deadlines(machine) == ([] if seconds is None else [seconds])
 
-        await eventually(is_so, what=f"{len(wanted)} gateways run", seconds=30)
+        await eventually(is_so, what=f"the gateway's deadline is {seconds}", seconds=30)

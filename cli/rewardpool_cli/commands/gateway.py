@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from rewardpool.gateway.opened import open_pool
-from rewardpool.gateway.running import DEADLINE_SECONDS, key_for, parse_listen, serve
+from rewardpool.gateway.running import key_for, parse_listen, serve
 from rewardpool.gateway.server import TEACHER, GatewaySettings, gateway_app
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards import Announcement
+from rewardpool_api.names import GATEWAY_TIMEOUT_SECONDS
 from rewardpool_cli import screens
 from rewardpool_cli.options import Namespace, PoolName
 from rewardpool_cli.trainer_names import full_name
@@ -38,7 +39,7 @@ def gateway(
     teacher: Annotated[
         bool, typer.Option("--teacher", help="The pool is a Teacher: needed where only its URL is known.")
     ] = False,
-    timeout: Annotated[float, typer.Option(min=1, help="For one sample.")] = DEADLINE_SECONDS,
+    timeout: Annotated[float, typer.Option(min=1, help="For one sample.")] = GATEWAY_TIMEOUT_SECONDS,
     wait_seconds: Annotated[float, typer.Option(min=0, help="How long to wait for a pool that is not ready.")] = 0,
 ) -> None:
     """Answer the protocols of OpenRLHF (/get_reward), slime (/slime) and SandboxFusion (/run_code) from a pool.
@@ -67,4 +68,4 @@ def gateway(
         routes = "generate, /v1/completions and /inference/v1/generate" if TEACHER in app else ROUTES_OF_REWARDS
         screens.err.print(f"{pool} answers at {url}/{routes}", markup=False, soft_wrap=True)
 
-    asyncio.run(serve(app, host=host, port=port, ready=ready))
+    asyncio.run(serve(app, host=host, port=port, timeout=timeout, ready=ready))

@@ -22,7 +22,7 @@ was, and losing an event or a pass costs a delay and never a wrong state.
 """
 
 from rewardpool_control.decide.agreement import check_agreement
-from rewardpool_control.decide.disruption import protected_routers, protected_workers
+from rewardpool_control.decide.disruption import protected_gateways, protected_routers, protected_workers
 from rewardpool_control.decide.drain import leave
 from rewardpool_control.decide.load import observed_load
 from rewardpool_control.decide.node_loss import as_reached
@@ -84,6 +84,7 @@ def decide(snapshot: Snapshot) -> Plan:
         measure=choice.parity.measure,
         protected_workers=protected_workers(snapshot),
         protected_routers=protected_routers(snapshot),
+        protected_gateways=protected_gateways(snapshot),
         status=status,
         events=events,
     )

@@ -1,4 +1,4 @@
-"""Number of pods that a disruption may not take, for the budgets of workers and routers.
+"""Number of pods that a disruption may not take, for the budgets of workers, routers and gateways.
 
 Of what serves, one pod at a time may be taken. What is wanted and on no node protects nothing; but
 one that was taken is missed until another one serves in its place, or until none is on its way to that. So the number
@@ -21,6 +21,15 @@ def protected_routers(snapshot: Snapshot) -> int:
     serving = sum(router.exposed and router.answering and not router.deleting for router in snapshot.routers)
     present = sum(router.answering or router.failure is None for router in snapshot.routers)
     return _kept(snapshot.protected_routers, serving=serving, present=present)
+
+
+def protected_gateways(snapshot: Snapshot) -> int:
+    """Gateways of which one may be taken."""
+    gateway = snapshot.gateway
+    if gateway is None:
+        return 0
+    present = gateway.ready if gateway.failure is not None else max(gateway.ready, gateway.wanted)
+    return _kept(snapshot.protected_gateways, serving=gateway.ready, present=present)
 
 
 def _kept(before: int | None, *, serving: int, present: int) -> int:

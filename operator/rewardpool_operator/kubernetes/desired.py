@@ -41,7 +41,7 @@ class Settled:
     rendered: Rendered
     worker_sets: tuple[WorkerSet, ...]
     serving: bool
-    protected: tuple[int, int]
+    protected: tuple[int, ...]
     """Workers and routers, as in the plan."""
     owned: tuple[Object, ...]
 

@@ -69,6 +69,7 @@ class Observer:
             url=(tls.problem and pool.status.url) or render.pool_url(pool),
             protected_workers=_protected(pool, objects, names.COMPONENT_WORKER),
             protected_routers=_protected(pool, objects, names.COMPONENT_ROUTER),
+            protected_gateways=_protected(pool, objects, names.COMPONENT_GATEWAY),
             ca_bundle=bundle,
             tls_problem=tls.problem,
         )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from support.decide_builders import a_pool, a_router, a_snapshot, a_worker
 
 from rewardpool_control.decide import decide
-from rewardpool_control.decide.disruption import protected_routers, protected_workers
-from rewardpool_control.snapshot import Failure, Router, Worker
+from rewardpool_control.decide.disruption import protected_gateways, protected_routers, protected_workers
+from rewardpool_control.snapshot import Failure, Gateway, Router, Worker
 
 NO_GPU = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
 CRASH = Failure(reason="EngineExited", message="exit code 1")
@@ -55,6 +55,21 @@ def test_of_what_serves_one_may_be_taken(workers: list[Worker], before: int | No
 )
 def test_of_routers_that_serve_one_may_be_taken(routers: tuple[Router, ...], protected: int) -> None:
     assert protected_routers(replace(a_snapshot(routers=routers), protected_routers=2)) == protected
+
+
+@pytest.mark.parametrize(
+    ("gateway", "before", "protected"),
+    [
+        pytest.param(None, 2, 0, id="none"),
+        pytest.param(Gateway(url="", wanted=1, ready=1), None, 1, id="one, which may be taken"),
+        pytest.param(Gateway(url="", wanted=2, ready=2), None, 2, id="both answer"),
+        pytest.param(Gateway(url="", wanted=2, ready=1), 2, 2, id="one was taken and another one starts"),
+        pytest.param(Gateway(url="", wanted=2, ready=1, failure=CRASH), 2, 1, id="one does not come up"),
+    ],
+)
+def test_of_gateways_that_answer_one_may_be_taken(gateway: Gateway | None, before: int | None, protected: int) -> None:
+    snapshot = replace(a_snapshot(), gateway=gateway, protected_gateways=before)
+    assert protected_gateways(snapshot) == decide(snapshot).protected_gateways == protected
 
 
 @given(

@@ -92,10 +92,12 @@ def test_a_drain_takes_one_worker_of_whatever_revision_and_is_never_blocked() ->
 
 @pytest.mark.parametrize(("serving", "least"), [(0, 0), (1, 0), (8, 7)])
 def test_all_but_one_of_those_that_serve_are_protected(serving: int, least: int) -> None:
-    worker, router = policies.disruption_budgets(a_pool())
-    assert policies.protecting(worker, workers=serving, routers=9)["spec"]["minAvailable"] == least
-    assert policies.protecting(router, workers=9, routers=serving)["spec"]["minAvailable"] == least
-    assert policies.protecting({"kind": "Service"}, workers=9, routers=9) == {"kind": "Service"}
+    teacher = {"source": "hf://org/model", "type": "Teacher"}
+    worker, router, gateway = policies.disruption_budgets(a_pool(model=teacher, gateway={}))
+    for budget, component in ((worker, "worker"), (router, "router"), (gateway, "gateway")):
+        others = dict.fromkeys(("worker", "router", "gateway"), 9)
+        assert policies.protecting(budget, {**others, component: serving})["spec"]["minAvailable"] == least
+    assert policies.protecting({"kind": "Service"}, {}) == {"kind": "Service"}
 
 
 def test_the_operators_place_is_read_from_its_environment() -> None:

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import pytest
 from support.kube_builders import a_pool
 
-from rewardpool.gateway.running import GRACE_SECONDS
+from rewardpool_api import names
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.desired import rendered
@@ -42,7 +43,7 @@ def objects(**spec: Any) -> set[tuple[str, str]]:
 
 
 def test_a_gateway_is_a_deployment_behind_a_service() -> None:
-    assert objects(gateway={}) == {("Deployment", "rm-gateway"), ("Service", "rm-gateway")}
+    assert objects(gateway={}) == {(kind, "rm-gateway") for kind in ("Deployment", "Service", "PodDisruptionBudget")}
 
 
 def test_a_gateway_has_no_credential_of_the_cluster_and_no_key_of_the_worker_lists() -> None:
@@ -67,9 +68,12 @@ def test_another_key_is_other_pods() -> None:
     assert annotations[0] != annotations[1]
 
 
-def test_a_gateway_has_time_for_what_is_in_flight() -> None:
-    seconds = container()["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert pod()["terminationGracePeriodSeconds"] > seconds + GRACE_SECONDS
+@pytest.mark.parametrize(("gateway", "timeout"), [({}, 100), ({"requestTimeoutSeconds": 600}, 600)])
+def test_a_gateway_has_its_deadline_and_time_for_what_is_in_flight(gateway: dict[str, Any], timeout: int) -> None:
+    found = container(gateway=gateway)
+    assert found["command"][-2:] == ["--timeout", str(timeout)]
+    seconds = found["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pod(gateway=gateway)["terminationGracePeriodSeconds"] > seconds + timeout + names.GATEWAY_GRACE_SECONDS
 
 
 def test_a_gateway_listens_on_ipv6_where_the_cluster_has_it() -> None:

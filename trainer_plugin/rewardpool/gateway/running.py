@@ -11,12 +11,8 @@ from pathlib import Path
 from aiohttp import web
 
 from rewardpool.errors import ConfigError
+from rewardpool_api.names import GATEWAY_GRACE_SECONDS
 from rewardpool_runtime.http_server import Runner
-
-GRACE_SECONDS = 110.0
-"""For requests in flight after SIGTERM; longer than a sample's deadline."""
-DEADLINE_SECONDS = 100.0
-"""For one sample, shorter than the 120 s after which slime gives up a request (OpenRLHF: 180 s)."""
 
 
 def parse_listen(listen: str) -> tuple[str, int]:
@@ -58,13 +54,14 @@ def key_for(host: str, key_file: Path | None) -> str | None:
     return key
 
 
-async def serve(app: web.Application, *, host: str, port: int, ready: Callable[[str], None]) -> None:
+async def serve(app: web.Application, *, host: str, port: int, timeout: float, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; then no new connection is taken and requests in flight get their answers.
 
     Args:
         app: The gateway.
         host: Where to listen.
         port: The same; 0 for a free one.
+        timeout: Seconds for one sample.
         ready: Called with the base URL once it listens.
 
     Raises:
@@ -76,7 +73,7 @@ async def serve(app: web.Application, *, host: str, port: int, ready: Callable[[
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     # Who has gone does not wait for a score any more: its work is cancelled, or its retry would be scored twice.
-    runner = Runner(app, handler_cancellation=True, shutdown_timeout=GRACE_SECONDS)
+    runner = Runner(app, handler_cancellation=True, shutdown_timeout=timeout + GATEWAY_GRACE_SECONDS)
     await runner.setup()
     try:
         try:

@@ -47,10 +47,10 @@ from rewardpool.gateway.logprobs import (
 from rewardpool.gateway.opened import OpenTeacher, only_of_rewards
 from rewardpool.gateway.run_code import FUNCTION, RunCode, run_code_answer, sandbox_error
 from rewardpool.gateway.run_code import PATH as RUN_CODE
-from rewardpool.gateway.running import DEADLINE_SECONDS
 from rewardpool.gateway.wire import Query, SlimeSample, openrlhf_answer, reads_prompts, scored, slime_answer
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.opened import OpenReward
+from rewardpool_api.names import GATEWAY_TIMEOUT_SECONDS
 from rewardpool_api.teacher_wire import (
     ANY_MODEL,
     LOGPROBS_PATH,
@@ -91,7 +91,7 @@ class GatewaySettings:
     text: PolicyText
     key: str | None = None
     with_parts: bool = False
-    timeout: float = DEADLINE_SECONDS
+    timeout: float = GATEWAY_TIMEOUT_SECONDS
 
 
 class Figures:

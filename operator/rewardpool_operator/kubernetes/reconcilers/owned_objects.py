@@ -142,10 +142,14 @@ class _Pass:
         self.put_off = not again and seen.holds(self._memory.refused)
         tries = not is_settled and not self.put_off
         if tries:
-            workers, routers = plan.protected_workers, plan.protected_routers
+            protected = {
+                names.COMPONENT_WORKER: plan.protected_workers,
+                names.COMPONENT_ROUTER: plan.protected_routers,
+                names.COMPONENT_GATEWAY: plan.protected_gateways,
+            }
             await self._bring_about_shared(
                 [
-                    stamped(render.protecting(manifest, workers=workers, routers=routers))
+                    stamped(render.protecting(manifest, protected))
                     if manifest["kind"] == "PodDisruptionBudget"
                     else manifest
                     for manifest in rendered.shared
@@ -186,7 +190,7 @@ class _Pass:
             rendered=rendered,
             worker_sets=plan.worker_sets,
             serving=self._serves,
-            protected=(plan.protected_workers, plan.protected_routers),
+            protected=(plan.protected_workers, plan.protected_routers, plan.protected_gateways),
             owned=owned + others,
         )
 

@@ -10,7 +10,7 @@ router.py   Service POOL-router         the URL of the pool
 gateway.py  Service POOL-gateway        the URL of the gateway, where the pool has one
             Deployment POOL-gateway     the gateways
 worker.py   Deployment POOL-worker-REV  the workers of one revision (as sandboxes: `kubernetes/sandboxes.py`)
-policies.py NetworkPolicies of all of them, and PodDisruptionBudgets of workers and routers
+policies.py NetworkPolicies of all of them, and PodDisruptionBudgets of workers, routers and gateways
 download.py what puts a downloaded model into the workers' pods
 common.py   what they have in common: labels, owner, the shape of every pod
 """

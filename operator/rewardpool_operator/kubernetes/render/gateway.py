@@ -29,8 +29,6 @@ from rewardpool_operator.kubernetes.render.common import (
 )
 from rewardpool_operator.kubernetes.render.shared import pool_url
 
-GRACE_SECONDS: Final = 110
-"""Seconds that the gateway takes for what is in flight when it is to end."""
 RESOURCES: Final[Object] = {
     "requests": {"cpu": "100m", "memory": "256Mi"},
     # A few answers of the longest, of 250 MB each.
@@ -64,15 +62,17 @@ def gateway_deployment(
             "replicas": gateway.replicas,
             "selector": {"matchLabels": own_labels},
             "strategy": SURGE_FIRST,
-            "template": merged(_template(pool, image, ipv6=ipv6, defaults=defaults), owned),
+            "template": merged(_template(pool, gateway, image, ipv6=ipv6, defaults=defaults), owned),
         },
     }
 
 
-def _template(pool: RewardPool, image: str, *, ipv6: bool, defaults: PoolDefaults) -> Object:
+def _template(pool: RewardPool, gateway: GatewaySpec, image: str, *, ipv6: bool, defaults: PoolDefaults) -> Object:
     host, secret = every_address(ipv6=ipv6), names.gateway_name(pool.metadata.name)
     listen = f"{f'[{host}]' if ':' in host else host}:{names.GATEWAY_PORT}"
+    timeout = gateway.request_timeout_seconds
     options = ["--listen", listen, "--key-file", f"{names.GATEWAY_KEY_DIR}/{names.SECRET_KEY}"]
+    options += ["--timeout", str(timeout)]
     volume, mount = own_key_volume("gateway-key", secret=secret, folder=names.GATEWAY_KEY_DIR)
     volumes, mounts = [volume], [mount]
     env = [{"name": names.ENV_URL, "value": pool_url(pool)}]
@@ -98,7 +98,7 @@ def _template(pool: RewardPool, image: str, *, ipv6: bool, defaults: PoolDefault
         container,
         volumes,
         labels=recommended_labels(pool, names.COMPONENT_GATEWAY),
-        grace_seconds=PRE_STOP_SECONDS + GRACE_SECONDS + GRACE_MARGIN_SECONDS,
+        grace_seconds=PRE_STOP_SECONDS + timeout + names.GATEWAY_GRACE_SECONDS + GRACE_MARGIN_SECONDS,
         security=OWN_IMAGE,
     )
     # It goes where routers go.

@@ -5,11 +5,13 @@
     NetworkPolicy POOL-gateway          from the namespaces that may score, and those who monitor
     PodDisruptionBudget POOL-worker     of those that serve, of all revisions together, one at a time
     PodDisruptionBudget POOL-router     of those that serve, one at a time
+    PodDisruptionBudget POOL-gateway    the same
 
 What pods connect to is not restricted: engines download models from wherever the user says. Policies take a network
 plugin that enforces them; where there is none, they are words.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from rewardpool_api import RewardPool, names
@@ -22,11 +24,13 @@ NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 
 def disruption_budgets(pool: RewardPool) -> list[Object]:
-    """Voluntary disruptions, such as the drain of a node, take one worker and one router at a time.
+    """Voluntary disruptions, such as the drain of a node, take one worker, one router and one gateway at a time.
 
     One always goes, or a pool of one replica would block its node's drain for ever. One that does not answer protects
     nothing, so it may always be evicted. How many serve is in none of these: see `protecting`.
     """
+    components = [names.COMPONENT_WORKER, names.COMPONENT_ROUTER]
+    components += [] if pool.spec.gateway is None else [names.COMPONENT_GATEWAY]
     return [
         {
             "apiVersion": "policy/v1",
@@ -38,25 +42,26 @@ def disruption_budgets(pool: RewardPool) -> list[Object]:
                 "unhealthyPodEvictionPolicy": "AlwaysAllow",
             },
         }
-        for component in (names.COMPONENT_WORKER, names.COMPONENT_ROUTER)
+        for component in components
     ]
 
 
 def disruption_budget_name(pool: RewardPool, component: str) -> str:
-    """Name of the PodDisruptionBudget of workers or routers."""
+    """Name of the PodDisruptionBudget of workers, routers or gateways."""
     return f"{pool.metadata.name}-{component}"
 
 
-def protecting(manifest: Object, *, workers: int, routers: int) -> Object:
-    """The manifest, if it is a PodDisruptionBudget, with all but one of so many protected; any other as it is.
+def protecting(manifest: Object, protected: Mapping[str, int]) -> Object:
+    """The manifest, if it is a PodDisruptionBudget, with all but one of so many of its component protected.
+
+    Any other is returned as it is.
 
     In numbers: `maxUnavailable` counts from what is wanted, and where nodes have room for half of that, it would never
     let go of a pod that serves.
     """
     if manifest["kind"] != "PodDisruptionBudget":
         return manifest
-    is_worker = manifest["metadata"]["labels"][names.LABEL_COMPONENT] == names.COMPONENT_WORKER
-    least = max(0, (workers if is_worker else routers) - 1)
+    least = max(0, protected[manifest["metadata"]["labels"][names.LABEL_COMPONENT]] - 1)
     return {**manifest, "spec": {**manifest["spec"], "minAvailable": least}}
 
 
