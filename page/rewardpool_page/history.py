@@ -1,12 +1,14 @@
-"""History of each pool: its size, load, rate and latency over the last hour. No clock, no calls.
+"""History of each pool: its size, load, rate and latency over an hour, and means over a week. No clock, no calls.
 
 The routers count requests and their seconds since they started; a rate is what came between two looks.
 """
 
+import math
+import struct
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from rewardpool_page.source import Counts, Seen
@@ -15,6 +17,10 @@ SAMPLE_SECONDS: Final = 10.0
 """Between two samples that are kept."""
 MAX_SAMPLES: Final = 360
 """Samples of a pool: an hour."""
+MEAN_SECONDS: Final = 300.0
+"""Of which a mean is kept for longer."""
+MAX_MEANS: Final = 2016
+"""Means of a pool: a week."""
 RATE_SECONDS: Final = 5.0
 """A rate is measured over at least so long."""
 
@@ -41,6 +47,74 @@ class Sample:
     in_flight: int | None
     waiting: int | None
     per_second: float | None
+    mean_seconds: float | None
+    p95_seconds: float | None
+
+
+def mean_of(samples: Sequence[Sample]) -> Sample:
+    """Return one for all of them: the latest sizes, the mean load and rate, and the slowest 95 of 100.
+
+    The mean latency is that of all requests, so busier samples count for more.
+    """
+    rated = [(one.per_second, one.mean_seconds) for one in samples if one.per_second and one.mean_seconds is not None]
+    answered = sum(rate for rate, _ in rated)
+    in_flight, waiting = _mean([one.in_flight for one in samples]), _mean([one.waiting for one in samples])
+    return Sample(
+        at=samples[-1].at,
+        desired=samples[-1].desired,
+        ready=samples[-1].ready,
+        in_flight=None if in_flight is None else round(in_flight),
+        waiting=None if waiting is None else round(waiting),
+        per_second=_mean([one.per_second for one in samples]),
+        mean_seconds=sum(rate * seconds for rate, seconds in rated) / answered if answered else None,
+        p95_seconds=max((one.p95_seconds for one in samples if one.p95_seconds is not None), default=None),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+class Means:
+    """Samples of a week, packed: 36 bytes each, where an object takes 300."""
+
+    _PACKED: Final = struct.Struct("<d7f")
+
+    def __init__(self) -> None:
+        self._all = bytearray()
+
+    def add(self, sample: Sample) -> None:
+        """Keep it, and forget the oldest of too many."""
+        values = (
+            sample.desired,
+            sample.ready,
+            sample.in_flight,
+            sample.waiting,
+            sample.per_second,
+            sample.mean_seconds,
+            sample.p95_seconds,
+        )
+        self._all += self._PACKED.pack(sample.at, *(math.nan if value is None else value for value in values))
+        del self._all[: -MAX_MEANS * self._PACKED.size]
+
+    def since(self, begin: float) -> tuple[Sample, ...]:
+        """Return those from this Unix time on, oldest first."""
+        return tuple(self._sample(*values) for values in self._PACKED.iter_unpack(self._all) if values[0] >= begin)
+
+    @staticmethod
+    def _sample(at: float, desired: float, ready: float, *others: float) -> Sample:
+        in_flight, waiting, rate, mean, p95 = (None if math.isnan(value) else value for value in others)
+        return Sample(
+            at=at,
+            desired=int(desired),
+            ready=int(ready),
+            in_flight=None if in_flight is None else int(in_flight),
+            waiting=None if waiting is None else int(waiting),
+            per_second=rate,
+            mean_seconds=mean,
+            p95_seconds=p95,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +123,8 @@ class Remembered:
 
     traffic: Traffic | None = None
     samples: tuple[Sample, ...] = ()
-    """Oldest first."""
+    """Of the last hour, oldest first."""
+    means: Means = field(default_factory=Means)
 
 
 def traffic_between(before: Counts, after: Counts, seconds: float) -> Traffic | None:
@@ -83,16 +158,21 @@ class _PoolHistory:
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=MAX_SAMPLES)
         self.traffic: Traffic | None = None
+        self.means = Means()
+        self._meant_at = float("-inf")
+        """When the latest mean was made."""
         self._counts: deque[tuple[float, Counts]] = deque()
 
-    def take(self, seen: Seen, now: float) -> None:
-        if seen.counts is None:
+    def take(self, seen: Seen, now: float, *, counted: bool) -> None:
+        if not counted:
+            pass
+        elif seen.counts is None:
             self._counts.clear()
             self.traffic = None
         else:
             self._measure(seen.counts, now if seen.counts.at is None else seen.counts.at)
         if not self.samples or now - self.samples[-1].at >= SAMPLE_SECONDS:
-            status = seen.pool.status
+            status, traffic = seen.pool.status, self.traffic if counted else None
             self.samples.append(
                 Sample(
                     at=now,
@@ -100,9 +180,14 @@ class _PoolHistory:
                     ready=status.ready_replicas,
                     in_flight=status.load.in_flight if status.load else None,
                     waiting=status.load.waiting if status.load else None,
-                    per_second=self.traffic.per_second if self.traffic else None,
+                    per_second=traffic.per_second if traffic else None,
+                    mean_seconds=traffic.mean_seconds if traffic else None,
+                    p95_seconds=traffic.p95_seconds if traffic else None,
                 )
             )
+            if now - self._meant_at >= MEAN_SECONDS:
+                self.means.add(mean_of([one for one in self.samples if one.at > self._meant_at]))
+                self._meant_at = now
 
     def _measure(self, counts: Counts, now: float) -> None:
         if self._counts and self._counts[-1][0] >= now:
@@ -124,14 +209,21 @@ class History:
     def __init__(self) -> None:
         self._pools: dict[str, _PoolHistory] = {}
 
-    def take(self, pools: Iterable[Seen], *, now: float) -> None:
-        """Remember a look, at this Unix time in seconds."""
+    def take(self, pools: Iterable[Seen], *, now: float, counted: bool = True) -> None:
+        """Remember a look.
+
+        Args:
+            now: Unix time in seconds.
+            counted: whether routers were asked for their counts; where not, the former ones still count.
+        """
         by_key = {seen.pool.key: seen for seen in pools}
         self._pools = {key: self._pools.get(key) or _PoolHistory() for key in by_key}
         for key, seen in by_key.items():
-            self._pools[key].take(seen, now)
+            self._pools[key].take(seen, now, counted=counted)
 
     def of(self, pool: str) -> Remembered:
         """Return the history of the pool `namespace/name`."""
         known = self._pools.get(pool)
-        return Remembered(traffic=known.traffic, samples=tuple(known.samples)) if known else Remembered()
+        if known is None:
+            return Remembered()
+        return Remembered(traffic=known.traffic, samples=tuple(known.samples), means=known.means)

@@ -3,7 +3,8 @@
     GET    /                  the page, its script, style and icon; nothing of a pool is in them
     POST   /api/session       {"token": …} -> {"session": …}, which later requests have in X-RewardPool-Session
     DELETE /api/session       ends it
-    GET    /api/pools         the pools once, as JSON; ?pool=NAMESPACE/NAME adds that one as a whole
+    GET    /api/pools         the pools once, as JSON; ?pool=NAMESPACE/NAME adds that one as a whole,
+                              and &period=hour, day or week says of which time its history is
     GET    /api/events        the same as server-sent events, once a second where something changed
     GET    /api/manifest      ?pool=…: its manifest as YAML, without what may be secret
     GET    /api/logs          ?pool=…&name=…: the end of a log, as text
@@ -28,7 +29,7 @@ from aiohttp import web
 from rewardpool_page import manifest_text
 from rewardpool_page.access import Access, Failures, Sessions, Viewer
 from rewardpool_page.history import History
-from rewardpool_page.snapshots import SNAPSHOT_SECONDS, PoolSnapshot, Snapshot, Snapshots
+from rewardpool_page.snapshots import PERIODS, SNAPSHOT_SECONDS, Period, PoolSnapshot, Snapshot, Snapshots
 from rewardpool_page.source import NotShownError, Source
 from rewardpool_runtime.http_server import LOOPBACK, host_name, is_of_another_page, read_body
 
@@ -155,11 +156,12 @@ class _Server:
     async def _pools(self, request: web.Request) -> web.Response:
         viewer = await self._viewer(request)
         snapshot = await self._snapshots.latest()
-        shown = await self._shown_to(viewer, snapshot, request.query.get("pool"))
+        shown = await self._shown_to(viewer, snapshot, request.query.get("pool"), _period_of(request))
         return web.json_response({**shown["pools"], "history": shown["history"], "at": snapshot.at})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         user = (await self._viewer(request)).user
+        _period_of(request)  # an odd one is refused before the answer begins
         if len(self._streams) >= MAX_STREAMS:
             raise web.HTTPServiceUnavailable(text=f"{MAX_STREAMS} browsers watch already\n")
         if list(self._streams.values()).count(user) >= MAX_STREAMS_OF_ONE:
@@ -187,11 +189,11 @@ class _Server:
 
     async def _news(self, request: web.Request) -> AsyncIterator[str]:
         """News for this watcher, once a second at most, until its session ends."""
-        chosen, silent = request.query.get("pool"), 0.0
+        chosen, period, silent = request.query.get("pool"), _period_of(request), 0.0
         said: dict[str, Any] = {}
         while (viewer := await self._find_viewer(request)) is not None:
             snapshot = await self._snapshots.latest()
-            now = await self._shown_to(viewer, snapshot, chosen)
+            now = await self._shown_to(viewer, snapshot, chosen, period)
             events = [
                 f"event: {kind}\ndata: {json.dumps({**data, 'at': snapshot.at})}\n\n"
                 for kind, data in now.items()
@@ -234,7 +236,7 @@ class _Server:
             raise web.HTTPNotFound(text=f"{error}\n") from None
         return web.Response(text=text)
 
-    async def _shown_to(self, viewer: Viewer, snapshot: Snapshot, chosen: str | None) -> dict[str, Any]:
+    async def _shown_to(self, viewer: Viewer, snapshot: Snapshot, chosen: str | None, period: Period) -> dict[str, Any]:
         """Return the part of the snapshot that the user may see: the list, and the chosen pool with its history."""
         seen = await _seen_by(viewer, snapshot)
         pool = snapshot.pools.get(chosen or "")
@@ -245,7 +247,7 @@ class _Server:
         overview = {"where": self._source.where, "starts_by": self._source.starts_by, "signs_out": self._signs_out}
         return {
             "pools": {**overview, "pools": snapshot.listed(seen), "pool": detail},
-            "history": pool.history if pool else None,
+            "history": pool.history(period) if pool else None,
         }
 
     @property
@@ -283,6 +285,19 @@ async def _seen_by(viewer: Viewer, snapshot: Snapshot) -> frozenset[str]:
     namespaces = sorted({pool.namespace for pool in snapshot.pools.values()})
     allowed = await asyncio.gather(*(viewer.may_see(namespace) for namespace in namespaces))
     return frozenset(namespace for namespace, may_see in zip(namespaces, allowed, strict=True) if may_see)
+
+
+def _period_of(request: web.Request) -> Period:
+    """Return the time of which the history is asked.
+
+    Raises:
+        HTTPBadRequest: it is none of those.
+    """
+    asked = request.query.get("period", "hour")
+    for period in PERIODS:
+        if asked == period:
+            return period
+    raise web.HTTPBadRequest(text=f"period: one of {', '.join(PERIODS)}\n")
 
 
 def _secret_of(request: web.Request) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property
 from time import monotonic, time
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from rewardpool_page.history import SAMPLE_SECONDS, History, Remembered
 from rewardpool_page.source import Seen, Source
@@ -18,6 +18,12 @@ SNAPSHOT_SECONDS: Final = 1.0
 """Between two looks at the pools."""
 WATCHED_SECONDS: Final = 5.0
 """For so long after somebody asked, somebody watches."""
+UNWATCHED_SECONDS: Final = 60.0
+"""Between two questions to routers for their counts while nobody watches."""
+Period = Literal["hour", "day", "week"]
+"""The time that a history is of."""
+PERIODS: Final[dict[Period, float]] = {"hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
+"""Seconds of each."""
 MAX_POOLS: Final = 500
 """In the list; those with most to do come first."""
 
@@ -25,10 +31,12 @@ MAX_POOLS: Final = 500
 class PoolSnapshot:
     """One pool at one look; what of it is not asked for is not computed."""
 
-    def __init__(self, seen: Seen, remembered: Remembered) -> None:
+    def __init__(self, seen: Seen, remembered: Remembered, at: float) -> None:
         self.namespace = seen.pool.metadata.namespace
         self._seen = seen
         self._remembered = remembered
+        self._at = at
+        self._histories: dict[Period, dict[str, Any]] = {}
 
     @cached_property
     def summary(self) -> Summary:
@@ -39,18 +47,31 @@ class PoolSnapshot:
     def detail(self) -> dict[str, Any]:
         return asdict(detail_of(self._seen, self._remembered))
 
-    @cached_property
-    def history(self) -> dict[str, Any]:
-        """The last hour, as JSON: parallel lists, which take a third of objects."""
-        scaling, samples = self._seen.pool.status.scaling, self._remembered.samples
+    def history(self, period: Period) -> dict[str, Any]:
+        """Return that time as JSON: parallel lists, which take a third of objects."""
+        if period not in self._histories:
+            self._histories[period] = self._history_of(period)
+        return self._histories[period]
+
+    def _history_of(self, period: Period) -> dict[str, Any]:
+        scaling, remembered = self._seen.pool.status.scaling, self._remembered
+        samples = remembered.samples if period == "hour" else remembered.means.since(self._at - PERIODS[period])
         return {
+            "period": period,
             "desired": desired_steps(scaling.history if scaling else (), samples),
             "times": [round(sample.at, 1) for sample in samples],
             "ready": [sample.ready for sample in samples],
             "in_flight": [sample.in_flight for sample in samples],
             "waiting": [sample.waiting for sample in samples],
-            "per_second": [sample.per_second for sample in samples],
+            "per_second": [_short(sample.per_second) for sample in samples],
+            "mean_seconds": [_short(sample.mean_seconds) for sample in samples],
+            "p95_seconds": [_short(sample.p95_seconds) for sample in samples],
         }
+
+
+def _short(value: float | None) -> float | None:
+    """Return it with as many digits as a picture needs."""
+    return None if value is None else float(f"{value:.4g}")
 
 
 class Snapshot:
@@ -98,6 +119,7 @@ class Snapshots:
         self._latest: Snapshot | None = None
         self._looked_at = 0.0
         self._asked_at = float("-inf")
+        self._counted_at = float("-inf")
 
     async def latest(self) -> Snapshot:
         """The newest one, for somebody who watches; a look is taken where that is older than a second.
@@ -111,11 +133,14 @@ class Snapshots:
     async def _newest(self) -> Snapshot:
         async with self._lock:
             if self._latest is None or self._clock() - self._looked_at >= SNAPSHOT_SECONDS:
-                counted = self._clock() - self._asked_at < WATCHED_SECONDS
+                began = self._clock()
+                is_watched = began - self._asked_at < WATCHED_SECONDS
+                counted = is_watched or began - self._counted_at >= UNWATCHED_SECONDS
                 pools, now = await self._source.look(counted=counted), self._wall_clock()
                 self._looked_at = self._clock()
-                self._history.take(pools, now=now)
-                by_key = {seen.pool.key: PoolSnapshot(seen, self._history.of(seen.pool.key)) for seen in pools}
+                self._counted_at = began if counted else self._counted_at
+                self._history.take(pools, now=now, counted=counted)
+                by_key = {seen.pool.key: PoolSnapshot(seen, self._history.of(seen.pool.key), now) for seen in pools}
                 self._latest = Snapshot(now, by_key)
             return self._latest
 

@@ -66,7 +66,7 @@ class Source(Protocol):
         """All pools as they are now.
 
         Args:
-            counted: somebody watches, so that it is worth asking the routers for their counts.
+            counted: ask the routers for their counts.
 
         Raises:
             OSError: they cannot be read.

@@ -35,6 +35,19 @@ async def test_the_link_shows_the_pools_and_all_of_the_chosen_one(link: str, tab
     assert tab.problems == []
 
 
+async def test_another_time_is_drawn_with_its_rates_and_latencies(link: str, tab: Tab) -> None:
+    await tab.open(f"{link}&pool=rl/helpfulness")
+    assert "60 min" in await tab.wait_for("#picture svg")
+    await tab.evaluate(
+        "const over = document.querySelector('#chart select'); over.value = 'week';"
+        " over.dispatchEvent(new Event('change'))"
+    )
+    await tab.wait_for("#picture svg[aria-label$='1 week'] text")
+    assert "7 d" in await tab.wait_for("#picture svg")
+    assert await tab.evaluate("document.querySelectorAll('#picture .rate, #picture .mean, #picture .p95').length") >= 3
+    assert tab.problems == []
+
+
 async def test_a_log_is_searched_and_stays_so_while_it_follows(link: str, tab: Tab) -> None:
     async def type_(text: str) -> None:
         await tab.evaluate(

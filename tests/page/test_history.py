@@ -5,7 +5,18 @@ from itertools import pairwise
 import pytest
 from support.scripted_pools import a_pool
 
-from rewardpool_page.history import MAX_SAMPLES, SAMPLE_SECONDS, History, quantile, traffic_between
+from rewardpool_page.history import (
+    MAX_MEANS,
+    MAX_SAMPLES,
+    MEAN_SECONDS,
+    SAMPLE_SECONDS,
+    History,
+    Means,
+    Sample,
+    mean_of,
+    quantile,
+    traffic_between,
+)
 from rewardpool_page.source import Counts, Seen
 
 
@@ -77,3 +88,43 @@ def test_a_pool_that_is_gone_is_forgotten() -> None:
     history.take([], now=10.0)
     history.take([seen()], now=20.0)
     assert [sample.at for sample in history.of("rl/rm").samples] == [20.0]
+
+
+def sample(at: float, **others: float | None) -> Sample:
+    known: dict[str, float | None] = dict.fromkeys(
+        ("in_flight", "waiting", "per_second", "mean_seconds", "p95_seconds")
+    )
+    return Sample(at=at, **{"desired": 3, "ready": 2} | known | others)  # type: ignore[arg-type]
+
+
+def test_a_mean_has_the_latest_sizes_the_mean_load_and_the_latency_of_all_requests() -> None:
+    busy = sample(0.0, in_flight=10, per_second=30.0, mean_seconds=1.0, p95_seconds=4.0, desired=1)
+    calm = sample(10.0, in_flight=0, per_second=10.0, mean_seconds=3.0, p95_seconds=3.0, waiting=2)
+    assert mean_of([busy, calm, sample(20.0)]) == sample(
+        20.0, in_flight=5, waiting=2, per_second=20.0, mean_seconds=1.5, p95_seconds=4.0
+    )
+
+
+def test_means_are_kept_as_they_were_and_a_week_of_them_at_most() -> None:
+    means = Means()
+    for number in range(MAX_MEANS + 2):
+        means.add(sample(number * MEAN_SECONDS, in_flight=number, per_second=0.5))
+    kept = means.since(0.0)
+    assert (len(kept), kept[0].at) == (MAX_MEANS, 2 * MEAN_SECONDS)
+    assert means.since(kept[-1].at) == (
+        sample((MAX_MEANS + 1) * MEAN_SECONDS, in_flight=MAX_MEANS + 1, per_second=0.5),
+    )
+
+
+def test_a_mean_is_of_the_samples_since_the_one_before_and_the_first_comes_at_once() -> None:
+    history = History()
+    for second in range(0, int(2 * MEAN_SECONDS) + 1, int(SAMPLE_SECONDS)):
+        history.take([seen()], now=float(second))
+    assert [one.at for one in history.of("rl/rm").means.since(0.0)] == [0.0, MEAN_SECONDS, 2 * MEAN_SECONDS]
+
+
+def test_a_look_without_counts_leaves_the_rate_to_the_next_one_that_has_them() -> None:
+    history = History()
+    for at, answered in ((0.0, 100), (30.0, None), (60.0, 700)):
+        history.take([seen(answered=answered)], now=at, counted=answered is not None)
+    assert [one.per_second for one in history.of("rl/rm").samples] == [None, None, 10.0]

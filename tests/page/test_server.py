@@ -25,7 +25,7 @@ from rewardpool_page.access import (
     Viewer,
 )
 from rewardpool_page.server import MAX_BODY, SESSION_HEADER, page_app
-from rewardpool_page.snapshots import SNAPSHOT_SECONDS, WATCHED_SECONDS, Snapshots
+from rewardpool_page.snapshots import SNAPSHOT_SECONDS, UNWATCHED_SECONDS, WATCHED_SECONDS, Snapshots
 from rewardpool_page.source import Seen
 
 NOW = 1_800_000_000.0
@@ -279,7 +279,18 @@ async def test_a_watcher_gets_the_pools_and_the_chosen_one_s_history(client: Cli
         kind, data = await first_event(stream)
         assert (kind, sorted(data)) == (
             "history",
-            ["at", "desired", "in_flight", "per_second", "ready", "times", "waiting"],
+            [
+                "at",
+                "desired",
+                "in_flight",
+                "mean_seconds",
+                "p95_seconds",
+                "per_second",
+                "period",
+                "ready",
+                "times",
+                "waiting",
+            ],
         )
 
 
@@ -319,7 +330,7 @@ async def test_a_log_that_is_not_listed_is_not_found(client: Client, query: str)
     assert (await client.get(f"/api/logs?{query}")).status == 404
 
 
-async def test_routers_are_asked_for_their_counts_only_while_somebody_watches() -> None:
+async def test_routers_are_asked_for_their_counts_now_and_then_while_nobody_watches() -> None:
     source, now = CountingSource(NOW), [100.0]
     snapshots = Snapshots(source, clock=lambda: now[0], wall_clock=lambda: NOW)
     await snapshots.remember_once()
@@ -327,7 +338,22 @@ async def test_routers_are_asked_for_their_counts_only_while_somebody_watches() 
     await snapshots.latest()
     now[0] += WATCHED_SECONDS
     await snapshots.remember_once()
-    assert source.counted == [False, True, False]
+    now[0] += UNWATCHED_SECONDS
+    await snapshots.remember_once()
+    assert source.counted == [True, True, False, True]
+
+
+async def test_a_history_is_of_the_time_that_is_asked_for(client: Client) -> None:
+    await sign_in(client)
+    answer = await (await client.get("/api/pools?pool=rl/helpfulness&period=week")).json()
+    assert answer["history"]["period"] == "week"
+
+
+@pytest.mark.parametrize("path", ["/api/pools", "/api/events"])
+async def test_a_time_of_which_there_is_no_history_is_refused(client: Client, path: str) -> None:
+    await sign_in(client)
+    answer = await client.get(f"{path}?pool=rl/helpfulness&period=year")
+    assert (answer.status, "hour, day, week" in await answer.text()) == (400, True)
 
 
 async def test_one_look_a_second_serves_all_who_watch() -> None:

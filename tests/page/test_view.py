@@ -135,7 +135,16 @@ def test_the_desired_size_is_the_status_s_before_the_first_sample_and_sampled_fr
         },
     )
     samples = [
-        Sample(at=NOW + at, desired=size, ready=1, in_flight=0, waiting=0, per_second=None)
+        Sample(
+            at=NOW + at,
+            desired=size,
+            ready=1,
+            in_flight=0,
+            waiting=0,
+            per_second=None,
+            mean_seconds=None,
+            p95_seconds=None,
+        )
         for at, size in ((0, 1), (10, 4), (20, 2))
     ]
     assert pool.status.scaling is not None

@@ -3,7 +3,13 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const HOUR = 3600;
-const GAP_SECONDS = 35; // between samples, from which on nothing is drawn between them
+// Of a history: what it is called, its seconds, and the time between samples from which on nothing is drawn between them:
+// rates are looked at each minute while nobody watches.
+const PERIODS = {
+  hour: { name: "1 hour", seconds: HOUR, gap: 35, rateGap: 95 },
+  day: { name: "1 day", seconds: 24 * HOUR, gap: 650, rateGap: 650 },
+  week: { name: "1 week", seconds: 168 * HOUR, gap: 650, rateGap: 650 },
+};
 const LOG_MILLISECONDS = 2000;
 const MANIFEST_MILLISECONDS = 10000;
 const RETRY_MILLISECONDS = 3000;
@@ -14,6 +20,7 @@ const numbers = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 let stream = null; // ends what is watched
 let pools = null; // the last event of that name
 let past = null; // the last history
+let period = "hour"; // that the picture shows
 let skew = 0; // seconds that the server's clock is ahead of this one
 let logName = null;
 let logText = "";
@@ -161,7 +168,8 @@ async function watch() {
   const key = chosen() || firstPool();
   const own = (stream = new AbortController());
   try {
-    const answer = await ask(key ? `/api/events?pool=${encodeURIComponent(key)}` : "/api/events", { signal: own.signal });
+    const path = key ? `/api/events?pool=${encodeURIComponent(key)}&period=${period}` : "/api/events";
+    const answer = await ask(path, { signal: own.signal });
     if (answer.status === 401) return askForToken(said(await answer.text()));
     if (answer.ok) {
       for await (const [kind, data] of events(answer.body)) {
@@ -425,60 +433,100 @@ function changes(found) {
     h("span", { class: `dot ${one.tone}` }), age(one.at), h("span", {}, h("b", {}, one.what), " ", h("span", { class: "dim" }, one.why)))))];
 }
 
-// The picture of the last hour
+// The picture of what was
 
 function chart() {
   const place = document.getElementById("chart");
-  place.hidden = false; // what is hidden has no width
+  part("chart", true, () => {
+    drawn.delete("picture");
+    const choose = (event) => {
+      period = event.target.value;
+      watch();
+    };
+    return [
+      h("div", { class: "row" }, h("h2", {}, "Size, load, rate and latency"),
+        h("select", { "aria-label": "Over", onchange: choose },
+          Object.entries(PERIODS).map(([value, { name }]) => h("option", { value, selected: value === period }, name)))),
+      h("div", { id: "picture" }),
+    ];
+  });
   const width = Math.max(280, place.clientWidth - 32);
-  part("chart", [past, width, Math.floor(now() / 10)], () => [
-    h("h2", {}, "Size and load"),
-    h("p", { class: "legend" }, [["desired", "desired replicas"], ["ready", "ready replicas"], ["flight", "in flight"], ["waiting", "waiting"]].map(
-      ([kind, text]) => h("span", { class: kind }, text))),
-    picture(past, width),
-  ]);
+  part("picture", [past, width, Math.floor(now() / 10)], () => {
+    const kinds = [["desired", "desired replicas"], ["ready", "ready replicas"], ["flight", "in flight"], ["waiting", "waiting"],
+      past.per_second.some((rate_) => rate_ !== null) ? ["rate", "samples/s"] : null,
+      past.mean_seconds.some((seconds) => seconds !== null) ? ["mean", "latency, mean"] : null,
+      past.p95_seconds.some((seconds) => seconds !== null) ? ["p95", "95 % within"] : null].filter(Boolean);
+    return [h("p", { class: "legend" }, kinds.map(([kind, text]) => h("span", { class: kind }, text))), picture(past, width)];
+  });
 }
 
 function picture(data, width) {
-  const left = 40, right = 8, top = 10, high = 118, gap = 22, low = 84, bottom = 22;
+  const left = 52, right = 8, gap = 22, bottom = 22;
   const end = now();
+  const { seconds, gap: most, rateGap } = PERIODS[data.period];
   const first = Math.min(data.times[0] ?? end, ...data.desired.map(([at]) => at));
-  const span = [600, 1200, 1800, HOUR].find((seconds) => first >= end - seconds) ?? HOUR;
+  const span = data.period === "hour" ? [600, 1200, 1800].find((short) => first >= end - short) ?? HOUR : seconds;
   const begin = end - span;
   const x = (at) => left + ((Math.max(begin, Math.min(end, at)) - begin) / span) * (width - left - right);
-  const sizes = ceiling(Math.max(1, ...data.desired.map(([, size]) => size), ...data.ready));
-  const load = ceiling(Math.max(4, ...data.times.map((_, at) => (data.in_flight[at] ?? 0) + (data.waiting[at] ?? 0))));
-  const y = (value) => top + high * (1 - value / sizes);
-  const base = top + high + gap + low;
-  const z = (value) => base - (low * value) / load;
-  const height = base + bottom;
-  const image = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": "Replicas, and requests in flight and waiting, over the last hour" });
+  const image = s("svg", { width, role: "img",
+    "aria-label": `Replicas, requests in flight and waiting, rate and latency over ${PERIODS[data.period].name}` });
   const label = (text, at, height_, anchor = "end") => s("text", { x: at, y: height_, "text-anchor": anchor }, text);
-  for (const value of [0, sizes / 2, sizes].filter(Number.isInteger)) {
-    image.append(s("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }), label(count(value), left - 8, y(value) + 4));
-  }
-  for (const value of [0, load]) {
-    image.append(s("line", { class: "grid", x1: left, x2: width - right, y1: z(value), y2: z(value) }), label(count(value), left - 8, z(value) + 4));
-  }
-  const ticks = width < 480 ? 2 : 4;
-  for (let tick = 0; tick <= ticks; tick += 1) {
-    const at = end - (span * tick) / ticks;
-    image.append(label(tick === 0 ? "now" : `−${Math.round((end - at) / 60)} min`, x(at), height - 4, tick === 0 ? "end" : tick === ticks ? "start" : "middle"));
-  }
-  for (const run of runs(data.times, begin, end)) {
+  let base = -12;
+  // Room for values up to `top`, below what is there; gives the height of a value.
+  const band = (high, top, marks, text) => {
+    const under = (base += gap + high);
+    const y = (value) => under - (high * value) / top;
+    for (const value of marks) {
+      image.append(s("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }), label(text(value), left - 8, y(value) + 4));
+    }
+    return y;
+  };
+  const shown = runs(data.times, begin, end, most);
+  const visible = (values) => shown.flat().map((at) => values[at] ?? 0);
+  const sizes = ceiling(Math.max(1, ...data.desired.map(([, size]) => size), ...visible(data.ready)));
+  const all = data.times.map((_, at) => (data.in_flight[at] ?? 0) + (data.waiting[at] ?? 0));
+  const load = ceiling(Math.max(4, ...visible(all)));
+  const y = band(118, sizes, [0, sizes / 2, sizes].filter(Number.isInteger), count);
+  const z = band(72, load, [0, load], count);
+  for (const run of shown) {
     const times = run.map((at) => data.times[at]);
     const until_ = run[run.length - 1] === data.times.length - 1 ? end : times[times.length - 1];
-    const flight = run.map((at) => data.in_flight[at] ?? 0);
-    const all = run.map((at) => (data.in_flight[at] ?? 0) + (data.waiting[at] ?? 0));
     image.append(
       area("ready", times, run.map((at) => data.ready[at]), until_, x, y, true),
-      area("waiting", times, all, until_, x, z, false),
-      area("flight", times, flight, until_, x, z, false),
+      area("waiting", times, run.map((at) => all[at]), until_, x, z, false),
+      area("flight", times, run.map((at) => data.in_flight[at] ?? 0), until_, x, z, false),
     );
   }
   image.append(line(data.desired, end, x, y));
+  for (const [kinds, text] of [[{ rate: data.per_second }, rate], [{ mean: data.mean_seconds, p95: data.p95_seconds }, duration]]) {
+    const values = Object.values(kinds).flatMap(visible);
+    if (!values.some(Boolean)) continue;
+    const top = round(Math.max(...values));
+    const height = band(60, top, [0, top], (value) => (value ? text(value) : "0"));
+    for (const [kind, of_kind] of Object.entries(kinds)) {
+      const known = data.times.map((_, at) => at).filter((at) => of_kind[at] !== null);
+      const times = known.map((at) => data.times[at]);
+      for (const run of runs(times, begin, end, rateGap)) {
+        const points = run.map((at) => `${x(times[at]).toFixed(1)},${height(of_kind[known[at]]).toFixed(1)}`);
+        image.append(s("path", { class: kind, d: `M${points.join("L")}${points.length === 1 ? "h1" : ""}` }));
+      }
+    }
+  }
+  const ticks = data.period === "week" ? 7 : width < 480 ? 2 : 4;
+  const [unit, sign] = { hour: [60, "min"], day: [HOUR, "h"], week: [24 * HOUR, "d"] }[data.period];
+  for (let tick = 0; tick <= ticks; tick += 1) {
+    const at = end - (span * tick) / ticks;
+    image.append(label(tick === 0 ? "now" : `−${Math.round((end - at) / unit)} ${sign}`, x(at), base + bottom - 4, tick === 0 ? "end" : tick === ticks ? "start" : "middle"));
+  }
+  image.setAttribute("height", base + bottom);
+  image.setAttribute("viewBox", `0 0 ${width} ${base + bottom}`);
   return image;
+}
+
+// The next of 1, 2, 5, 10, 20, …, 0.1, 0.2, 0.5, …
+function round(value) {
+  const unit = 10 ** Math.floor(Math.log10(value));
+  return Number(([1, 2, 5, 10].find((one) => one * unit >= value) * unit).toPrecision(1));
 }
 
 // The next of 2, 4, 6, 8, 10, 20, 40, …: a round number whose half is one as well.
@@ -488,12 +536,12 @@ function ceiling(value) {
 }
 
 // Indices of samples that follow each other without a gap.
-function runs(times, begin, end) {
+function runs(times, begin, end, most) {
   const found = [];
   times.forEach((at, index) => {
-    if (at < begin - GAP_SECONDS || at > end) return;
+    if (at < begin - most || at > end) return;
     const run = found[found.length - 1];
-    if (run && at - times[run[run.length - 1]] <= GAP_SECONDS) run.push(index);
+    if (run && at - times[run[run.length - 1]] <= most) run.push(index);
     else found.push([index]);
   });
   return found;

@@ -1,7 +1,8 @@
-"""Counts of the routers, for rates, latencies and the requests at each worker: polled only while the page is open.
+"""Counts of the routers, for rates, latencies and the requests at each worker.
 
-The reconciler asks them too, but only on the operator that acts, and at its own pace; both operators serve the page.
-Metrics need no key. However many pools there are, so many routers are asked in a second, in turn.
+Polled each second while the page is open, and each minute while it is not. The reconciler asks them too, but only on
+the operator that acts, and at its own pace; both operators serve the page. Metrics need no key. However many pools
+there are, so many routers are asked at a time, in turn.
 """
 
 import asyncio
