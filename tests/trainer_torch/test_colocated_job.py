@@ -43,10 +43,10 @@ def second(machine: LocalMachine) -> Iterator[LocalMachine]:
         yield second
 
 
-async def up(machine: LocalMachine, policy_folder: Path, *, sleeps: bool = True) -> None:
-    env = {"PYTHONPATH": str(STAND_IN), "STAND_IN_LOG": str(machine.home / "engine.log")}
+async def up(machine: LocalMachine, policy_folder: Path, *, sleeps: bool = True, teaches: bool = False) -> None:
+    env = {"PYTHONPATH": f"{STAND_IN}:{ROOT / 'tests'}", "STAND_IN_LOG": str(machine.home / "engine.log")}
     engine = {"name": "vllm", "sleep": {"enabled": sleeps}, "env": env_vars(env)}
-    model = {"source": f"file://{policy_folder}", "type": "Discriminative"}
+    model = {"source": f"file://{policy_folder}", "type": "Teacher" if teaches else "Discriminative"}
     machine.give_gpus(1)
     await machine.up(model=model, engine=engine, worker={"gpus": 1, "drainSeconds": 5})
 
@@ -96,6 +96,13 @@ def events(machine: LocalMachine) -> list[tuple[float, str]]:
     return [(float(line.split()[0]), line.split()[1]) for line in lines]
 
 
+def assert_computes_asleep(ranks: list[list[Interval]], seen: list[tuple[float, str]]) -> None:
+    """Assert that an engine slept whenever a rank computed."""
+    for begin, end in (operation for rank in ranks for operation in rank):
+        assert [what for at, what in seen if begin <= at <= end] == []
+        assert [what for at, what in seen if at < begin][-1] == "sleep"
+
+
 def sleep_of(machine: LocalMachine) -> SleepStatus | None:
     return machine.pool().status.sleep
 
@@ -114,13 +121,26 @@ async def test_two_ranks_share_their_gpus_with_all_pools_of_their_reward(
     # Each step rolls out, trains two mini-batches and publishes.
     assert [len(rank) for rank in ranks] == [12, 12]
     for pool in (machine, second):
-        seen = events(pool)
-        for begin, end in (operation for rank in ranks for operation in rank):
-            assert [what for at, what in seen if begin <= at <= end] == []
-            assert [what for at, what in seen if at < begin][-1] == "sleep"
-        assert sum(what == "score" for _, what in seen) >= 96
+        assert_computes_asleep(ranks, events(pool))
+        assert sum(what == "score" for _, what in events(pool)) >= 96
         assert sleep_of(pool) == SleepStatus(state="Asleep")
         assert GpuLock([pool.folder.path]).try_acquire()
+
+
+async def test_two_ranks_share_their_gpus_with_a_reward_and_a_teacher(
+    machine: LocalMachine, second: LocalMachine, policy_folder: Path
+) -> None:
+    await asyncio.gather(up(machine, policy_folder), up(second, policy_folder, teaches=True))
+    config = config_of(machine, policy_folder, distillation={"teacher": SECOND_POOL}, steps=2)
+    async with job(machine, config) as process:
+        assert await process.wait() == 0
+    totals = json.loads((machine.home / "out" / "metrics.json").read_text())
+    assert (totals["samples"], totals["scored"], totals["lost"]) == (64, 64, 0)
+    assert totals["colocated"]["turns"] >= 2
+    for pool in (machine, second):
+        assert_computes_asleep(operations(machine), events(pool))
+        assert sum(what == "score" for _, what in events(pool)) >= 64
+        assert sleep_of(pool) == SleepStatus(state="Asleep")
 
 
 @pytest.mark.long  # tests/local kills a process that holds a pool awake

@@ -117,11 +117,12 @@ class CheckpointConfig(ConfigPart):
 
 
 class ColocatedConfig(ConfigPart):
-    """Turns of the job and of reward models that sleep on the job's GPUs; see docs/colocated.md."""
+    """Turns of the job and of reward models and teachers that sleep on the job's GPUs; see docs/colocated.md."""
 
     enabled: bool | None = None
-    """Take turns with the reward's pools. Default: if one of them has `spec.engine.sleep.enabled` and runs on this
-    machine. `true` refuses a reward without such a pool; `false` leaves it to another program to wake the pools."""
+    """Take turns with the pools of reward and teachers. Default: if one of them has `spec.engine.sleep.enabled` and
+    runs on this machine. `true` refuses a job without such a pool; `false` leaves it to another program to wake the
+    pools."""
     patience_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
     """Time for which the GPUs must be free before the pools wake, and idle before they sleep."""
     longest_wait_seconds: Positive | None = None

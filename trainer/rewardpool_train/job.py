@@ -84,7 +84,8 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
         TimeoutError: A step's scores did not come within the deadline.
     """
     with _open(config) as (reward, teachers):
-        sharing = open_sharing(config, reward, ranks=ranks)
+        scorers = [] if isinstance(reward, NoReward) else [reward]
+        sharing = open_sharing(config, [*scorers, *([] if teachers is None else [teachers])], ranks=ranks)
         taught = {} if teachers is None else teachers.pools
         pools = {**reward.pools, **taught}
         with _announce(reward, taught, config, ranks) as demand:

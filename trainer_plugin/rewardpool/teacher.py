@@ -8,16 +8,20 @@ logprobs = teacher([[9, 4, 7], [9, 4]], top_k=8)
 
 import asyncio
 import concurrent.futures
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from rewardpool.client.blocking import BlockingPool
 from rewardpool.client.front_door import FrontDoor
 from rewardpool.client.per_process import PerProcess
 from rewardpool.client.pool import Pool
+from rewardpool.client.wake_lock import WITHIN_SECONDS
 from rewardpool.config import RewardConfig
 from rewardpool.errors import LogprobsMissingError, SampleError
 from rewardpool.logprobs import Logprobs
+from rewardpool.rewards.cross_loop import awake_elsewhere
 from rewardpool.vocabulary import check_vocabulary, digest_of
 
 
@@ -106,6 +110,21 @@ class Teacher(FrontDoor[BlockingPool]):
         pool = await asyncio.to_thread(self._opened)
         asking = pool.opened.logprobs(token_ids, start=start, top_k=top_k, ids=ids, vocabulary=self._lazy.vocabulary)
         return await asyncio.wrap_future(pool.start(asking))
+
+    @asynccontextmanager
+    async def awake(self, *, within_seconds: float = WITHIN_SECONDS) -> AsyncGenerator[None, None]:
+        """Within this block, on any event loop, a pool that shares the trainer's GPUs is awake; see `Pool.awake`.
+
+        A block that is cancelled or fails lets go of the pool and does not wait until it sleeps.
+        """
+        pool = await asyncio.to_thread(self._opened)
+        async with awake_elsewhere(pool.start, [pool.opened.awake(within_seconds=within_seconds)]):
+            yield
+
+    def sleeping_folder(self) -> Path | None:
+        """The folder of its pool, if that sleeps on this machine; see `Pool.sleeping_folder`."""
+        pool = self._opened()
+        return pool.run(pool.opened.sleeping_folder())
 
     @property
     def pool(self) -> Pool:

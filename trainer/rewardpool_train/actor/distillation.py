@@ -11,8 +11,8 @@ A response that its teacher does not answer is left out, like one without a scor
 
 import asyncio
 import concurrent.futures
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -64,12 +64,32 @@ class Teachers:
     @property
     def pools(self) -> dict[str, Pool]:
         """Their pools by name, each once."""
-        pools = (teacher.pool for _, teacher in self._opened.values())
-        return {pool.endpoint.pool: pool for pool in pools}
+        return {name: teacher.pool for name, teacher in self._by_pool.items()}
+
+    @property
+    def _by_pool(self) -> dict[str, Teacher]:
+        return {teacher.pool.endpoint.pool: teacher for _, teacher in self._opened.values()}
 
     def record_waits(self, waits: ScoreWaits) -> None:
         for _, teacher in self._opened.values():
             teacher.pool.record_waits(waits)
+
+    def sleeping(self) -> dict[str, Path]:
+        """Return the folders on this machine of those pools that sleep unless they are kept awake, by name.
+
+        Raises:
+            PoolError: A pool cannot be read.
+        """
+        folders = {name: teacher.sleeping_folder() for name, teacher in self._by_pool.items()}
+        return {name: folder for name, folder in folders.items() if folder is not None}
+
+    @asynccontextmanager
+    async def awake(self, *, within_seconds: float) -> AsyncGenerator[None, None]:
+        """Within this block all pools of `sleeping` are awake, as by `Teacher.awake`."""
+        async with AsyncExitStack() as stack:
+            for name in await asyncio.to_thread(self.sleeping):
+                await stack.enter_async_context(self._by_pool[name].awake(within_seconds=within_seconds))
+            yield
 
     async def rows(self, prompt: Prompt, rollout: Rollout) -> TeacherRows | None:
         config, teacher = self._opened.get(prompt.data_source) or self._opened[None]
@@ -145,9 +165,6 @@ class NoReward:
         raise AssertionError("a job without a reward requests no ratings")
 
     def requests(self, *, members: int) -> Mapping[str, int]:
-        return {}
-
-    def sleeping(self) -> dict[str, Path]:
         return {}
 
 

@@ -1,41 +1,56 @@
-"""Share the job's GPUs with its reward pools, if these run on them: the turns of one rank.
+"""Share the job's GPUs with its pools, if these run on them: the turns of one rank.
 
-If a pool of the reward sleeps on this machine, each rank gets a `SharedGpu`: rollouts, updates and checkpoints are the
-trainer's turns, scores the pools'. After each of its turns a rank frees torch's cache, because any other rank may wake
-the pools. docs/colocated.md explains all of it.
+If a pool of the reward, or a teacher, sleeps on this machine, each rank gets a `SharedGpu`: rollouts, updates and
+checkpoints are the trainer's turns, scores the pools'. After each of its turns a rank frees torch's cache, because any
+other rank may wake the pools. docs/colocated.md explains all of it.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
+from rewardpool.client.pool import Pool
 from rewardpool.client.wake_lock import WITHIN_SECONDS
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.blocking import BlockingReward
-from rewardpool_train.actor.distillation import NoReward
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.colocated import Costs, GpuLock, SharedGpu, TurnReport
 from rewardpool_train.config import TrainConfig
 from rewardpool_train.pipeline.on_thread import on_thread
 
 
+class Sleeps(Protocol):
+    """What asks pools: the reward, or the teachers."""
+
+    @property
+    def pools(self) -> Mapping[str, Pool]: ...
+
+    def sleeping(self) -> dict[str, Path]:
+        """Return the folders of those of its pools that sleep on this machine, by name."""
+        ...
+
+    def awake(self, *, within_seconds: float) -> AbstractAsyncContextManager[None]:
+        """Within this context all pools of `sleeping` are awake."""
+        ...
+
+
 class Sharing:
     """Sharing of the GPUs by one rank."""
 
-    def __init__(self, reward: BlockingReward, folders: Mapping[str, Path], config: TrainConfig) -> None:
+    def __init__(self, asked: Sequence[Sleeps], folders: Mapping[str, Path], config: TrainConfig) -> None:
         """Create it; all ranks do this together.
 
         Args:
-            reward: Its pools wake and sleep.
+            asked: Their pools wake and sleep.
             folders: Folders of the pools that sleep, by name.
         """
-        self._reward = reward
+        self._asked = asked
         self._folders = folders
         self._config = config
         # On the CPU, so that a rank that waits for the others uses no GPU memory.
@@ -52,13 +67,20 @@ class Sharing:
         # A rank that releases a pool waits for the others that hold it, as long as a step's scores may take.
         patient_seconds = max(WITHIN_SECONDS, self._config.step_deadline_seconds)
         self._gpu = SharedGpu(
-            lambda: self._reward.awake(within_seconds=patient_seconds),
+            lambda: self._awake(within_seconds=patient_seconds),
             Costs(patience_seconds=given.patience_seconds, longest_wait_seconds=given.longest_wait_seconds),
             peers=_Peers(self._folders, group=self._group, thread=thread),
             free_memory=torch.cuda.empty_cache,  # does nothing where there is no CUDA, or nothing is on it
             deadline_seconds=patient_seconds,
         )
         return self._gpu
+
+    @asynccontextmanager
+    async def _awake(self, *, within_seconds: float) -> AsyncGenerator[None, None]:
+        async with AsyncExitStack() as stack:
+            for one in self._asked:
+                await stack.enter_async_context(one.awake(within_seconds=within_seconds))
+            yield
 
 
 class _Peers(GpuLock):
@@ -78,8 +100,8 @@ class _Peers(GpuLock):
         return bool(flags.item())
 
 
-def open_sharing(config: TrainConfig, reward: BlockingReward | NoReward, *, ranks: Ranks) -> Sharing | None:
-    """Return the sharing of the GPUs with the reward; None if they are not shared. All ranks call this together.
+def open_sharing(config: TrainConfig, asked: Sequence[Sleeps], *, ranks: Ranks) -> Sharing | None:
+    """Return the sharing of the GPUs with pools of these; None if they are not shared. All ranks call this together.
 
     Raises:
         ConfigError: The config requires sharing, which is impossible here.
@@ -87,21 +109,19 @@ def open_sharing(config: TrainConfig, reward: BlockingReward | NoReward, *, rank
     """
     if config.colocated.enabled is False:
         return None
-    folders = ranks.broadcast(reward.sleeping())
-    if isinstance(reward, NoReward) or not folders:
+    folders = ranks.broadcast({name: folder for one in asked for name, folder in one.sleeping().items()})
+    if not folders:
         if config.colocated.enabled:
-            raise ConfigError("colocated.enabled", f"{_pools_of(reward)} on this machine; {_REMEDY}")
+            pools = [name for one in asked for name in one.pools]
+            without = f"none of {', '.join(pools)} sleeps" if pools else "the reward has no pool that could sleep"
+            raise ConfigError("colocated.enabled", f"{without} on this machine; {_REMEDY}")
         return None
     config.check_shares_gpu()
     if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) < ranks.size:
         raise ConfigError(
             "colocated.enabled", f"all {ranks.size} ranks must be on the machine of {', '.join(folders)}, which sleeps"
         )
-    return Sharing(reward, folders, config)
+    return Sharing(asked, folders, config)
 
 
 _REMEDY = "set spec.engine.sleep.enabled of one and start it here with `rewardpool up`, or leave this out"
-
-
-def _pools_of(reward: BlockingReward | NoReward) -> str:
-    return f"none of {', '.join(reward.pools)} sleeps" if reward.pools else "the reward has no pool that could sleep"

@@ -74,7 +74,7 @@ class Trainer:
         Args:
             teachers: Give log-probabilities of the rollouts' tokens; None without distillation.
             demand: Announces rollouts and updates of this rank; None announces nothing.
-            sharing: Sharing of the GPUs with the reward's pools; None if these have their own.
+            sharing: Sharing of the GPUs with pools of reward and teachers; None if these have their own.
             score_dtype: Dtype that the reward's pools compute in, unless the config sets it.
         """
         config.check_ranks(ranks.size)
