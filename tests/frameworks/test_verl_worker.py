@@ -1,4 +1,7 @@
-"""verl's own RewardLoopWorker, in this process: every kind of pool through it scores as the pool does directly."""
+"""verl's own RewardLoopWorker, in this process: every kind of pool through it scores as the pool does directly.
+
+Where the pool is an engine, a FakeWorker stands in for it; `tests/trainer` has real ones behind the client.
+"""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -6,11 +9,12 @@ from pathlib import Path
 
 import pytest
 import transformers
+from support.fake_worker import Behaviour, FakeWorker, says, score_of
+from support.fleet import SERVED_NAME
 from support.local_machine import POOL, LocalMachine
-from support.processes import http
 from support.reward_functions import expected_score
 from support.verl_job import batch_of, verl_config
-from support.vllm_server import VllmServer, quickstart_pool
+from support.vllm_server import quickstart_pool
 from verl.experimental.reward_loop import RewardLoopWorker
 
 from rewardpool.client.shared import shared
@@ -53,13 +57,18 @@ async def make_worker(
     await shared().close()
 
 
-def at_server(server: VllmServer, folder: Path, model: Path | None, *, kind: str | None) -> list[str]:
+def at_server(server: FakeWorker, folder: Path, model: Path | None, *, kind: str | None) -> list[str]:
     """Overrides for a pool that is known by its URL."""
     key_file = folder / "key"
-    key_file.write_text(server.key)
-    settings = {"url": server.url, "key_file": key_file, "served_name": server.served_name}
+    key_file.write_text("key")
+    settings = {"url": server.url, "key_file": key_file, "served_name": SERVED_NAME}
     settings |= {name: value for name, value in {"tokenizer": model, "type": kind}.items() if value is not None}
     return [MANAGER, *(f"+reward.rewardpool.{name}={value}" for name, value in settings.items())]
+
+
+def writes(text: str) -> Behaviour:
+    """A judge that writes that."""
+    return says(json.dumps({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}))
 
 
 def model_folder(name: str) -> Path:
@@ -86,42 +95,39 @@ async def test_a_mixture_has_every_component_beside_the_total(make_worker: MakeW
     assert one["reward_extra_info"]["component/length_penalty"] == -0.5
 
 
-async def test_a_reward_model_scores_as_it_does_directly(
-    make_worker: MakeWorker, vllm_server: VllmServer, tmp_path: Path
-) -> None:
+async def test_a_reward_model_is_sent_the_tokens_of_its_own_template(make_worker: MakeWorker, tmp_path: Path) -> None:
     model = model_folder("reward-model")
-    worker = make_worker(*at_server(vllm_server, tmp_path, model, kind="Discriminative"))
-    [one] = await worker.compute_score_batch(batch_of(["123"]))
     turns = [{"role": "user", "content": "12"}, {"role": "assistant", "content": "123"}]
-    text = transformers.AutoTokenizer.from_pretrained(model).apply_chat_template(turns, tokenize=False)
-    request = {"model": vllm_server.served_name, "input": text}
-    direct = http("POST", vllm_server.url + "/v1/embeddings", request, key=vllm_server.key)[2]
-    assert one["reward_score"] == pytest.approx(direct["data"][0]["embedding"][-1], abs=1e-5)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    ids = tokenizer(tokenizer.apply_chat_template(turns, tokenize=False), add_special_tokens=False)["input_ids"]
+    async with FakeWorker() as server:
+        worker = make_worker(*at_server(server, tmp_path, model, kind="Discriminative"))
+        [one] = await worker.compute_score_batch(batch_of(["123"]))
+    assert (SERVED_NAME, ids) in [(request["model"], request["input"]) for request in server.requests]
+    assert one["reward_score"] == score_of(ids)
 
 
-async def test_a_judge_scores_and_its_words_stand_beside_the_score(
-    make_worker: MakeWorker, judge_server: VllmServer, tmp_path: Path
-) -> None:
-    at_judge = at_server(judge_server, tmp_path, None, kind="Generative")
+async def test_a_judge_scores_and_its_words_stand_beside_the_score(make_worker: MakeWorker, tmp_path: Path) -> None:
     judge = "+reward.rewardpool.judge={output:choice,labels:{correct:1,wrong:0}}"
-    worker = make_worker(*at_judge, judge)
-    [one] = await worker.compute_score_batch(batch_of(["123"]))
-    [words] = json.loads(one["reward_extra_info"]["said"])["pool"]["words"]
-    assert one["reward_score"] == {"correct": 1.0, "wrong": 0.0}[json.loads(words)]
+    async with FakeWorker(writes('"correct"')) as server:
+        worker = make_worker(*at_server(server, tmp_path, None, kind="Generative"), judge)
+        [one] = await worker.compute_score_batch(batch_of(["123"]))
+    assert json.loads(one["reward_extra_info"]["said"])["pool"]["words"] == ['"correct"']
+    assert one["reward_score"] == 1.0
 
 
 async def test_a_function_written_for_a_judge_of_verls_own_asks_the_pool(
-    make_worker: MakeWorker, judge_server: VllmServer, tmp_path: Path
+    make_worker: MakeWorker, tmp_path: Path
 ) -> None:
     function = tmp_path / "judge.py"
     function.write_text(JUDGE_FUNCTION)
-    overrides = at_server(judge_server, tmp_path, model_folder("policy"), kind=None)
-    worker = make_worker(*overrides, f"reward.custom_reward_function.path={function}")
-    [one] = await worker.compute_score_batch(batch_of(["123"]))
-    turns = [{"role": "user", "content": "123"}]
-    request = {"model": judge_server.served_name, "messages": turns, "max_tokens": 8, "temperature": 0}
-    direct = http("POST", judge_server.url + "/v1/chat/completions", request, key=judge_server.key)[2]
-    assert one["reward_extra_info"]["written"] == direct["choices"][0]["message"]["content"]
+    async with FakeWorker(writes("seven")) as server:
+        overrides = at_server(server, tmp_path, model_folder("policy"), kind=None)
+        worker = make_worker(*overrides, f"reward.custom_reward_function.path={function}")
+        [one] = await worker.compute_score_batch(batch_of(["123"]))
+    [asked] = server.requests
+    assert (asked["model"], asked["messages"]) == (SERVED_NAME, [{"role": "user", "content": "123"}])
+    assert (one["reward_score"], one["reward_extra_info"]["written"]) == (5.0, "seven")
 
 
 async def test_a_function_that_gives_no_number_is_an_error_and_no_reward(
