@@ -51,14 +51,6 @@ async def test_up_gives_a_pool_that_scores_and_down_leaves_nothing(machine: Loca
     assert machine.processes() == []
 
 
-async def test_a_pool_that_is_down_is_not_found(machine: LocalMachine) -> None:
-    await machine.up()
-    await machine.run("down")
-    with pytest.raises(PoolNotFoundError, match="not running"):
-        await find_pool(RewardConfig(pool=POOL), environ=machine.environ | {"KUBECONFIG": "/nowhere"})
-    assert "Stopped" in (await machine.run("status", POOL))[1]
-
-
 async def test_keys_are_in_files_of_the_owner_and_in_no_command_line(lasting: LocalMachine) -> None:
     await lasting.up(replicas=2)
     for file in (lasting.folder.key_file, lasting.folder.admin_key_file):
@@ -304,10 +296,10 @@ async def test_the_first_request_wakes_a_pool_at_zero_and_silence_puts_it_back(
     assert max(start.seconds for start in learned.starts) > 0
 
 
-async def test_a_pool_that_scales_itself_takes_no_number(machine: LocalMachine) -> None:
+async def test_a_pool_that_scales_itself_takes_no_number(lasting: LocalMachine) -> None:
     policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
-    await machine.up(autoscaling={"minReplicas": 1, "maxReplicas": 2, "policy": policy})
-    code, said = await machine.run("scale", POOL, "2")
+    await lasting.up(autoscaling={"minReplicas": 1, "maxReplicas": 2, "policy": policy})
+    code, said = await lasting.run("scale", POOL, "2")
     assert (code, "spec.replicas must not be set beside spec.autoscaling" in said) == (2, True)
 
 
@@ -385,11 +377,18 @@ async def test_files_of_the_folder_that_up_is_run_in_are_no_modules_of_superviso
     assert not (machine.home / "ran").exists()
 
 
-async def test_keys_are_made_anew_at_each_up(machine: LocalMachine) -> None:
-    files = machine.folder.key_file, machine.folder.admin_key_file
-    seen = set()
-    for _ in range(2):
-        await machine.up()
-        seen.update(file.read_text() for file in files)
-        await machine.run("down")
-    assert len(seen) == 4
+async def test_keys_are_made_anew_at_each_up(lasting: LocalMachine) -> None:
+    files = lasting.folder.key_file, lasting.folder.admin_key_file
+    await lasting.up(replicas=1)
+    before = {file.read_text() for file in files}
+    await lasting.run("down")
+    await lasting.up(replicas=1)
+    assert len(before | {file.read_text() for file in files}) == 4
+
+
+async def test_a_pool_that_is_down_is_not_found(lasting: LocalMachine) -> None:
+    await lasting.up(replicas=1)
+    await lasting.run("down")
+    with pytest.raises(PoolNotFoundError, match="not running"):
+        await find_pool(RewardConfig(pool=POOL), environ=lasting.environ | {"KUBECONFIG": "/nowhere"})
+    assert "Stopped" in (await lasting.run("status", POOL))[1]
