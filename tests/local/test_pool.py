@@ -131,7 +131,7 @@ async def test_growing_and_shrinking_under_load_loses_no_request(
     async def keep_asking() -> list[float]:
         scores = []
         while not done.is_set():
-            scores.append(await score(session, lasting, seconds=0.05))
+            scores.append(await score(session, lasting, seconds=0.2))
         return scores
 
     async with asyncio.TaskGroup() as group:
@@ -142,7 +142,7 @@ async def test_growing_and_shrinking_under_load_loses_no_request(
             await lasting.serves(int(replicas))
         done.set()
     scores = [value for caller in callers for value in caller.result()]
-    assert len(scores) > 100
+    assert len(scores) > 50
     assert set(scores) == {4.0}
 
 
