@@ -25,6 +25,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if find_spec("hypothesis") is not None:  # which the environments of the actor and of the frameworks do without
     from hypothesis import settings
 
-    # A property that holds, holds on a machine that is busy as well.
-    settings.register_profile("untimed", deadline=None)
+    # A property that holds, holds on a machine that is busy as well. `--hypothesis-profile=default` draws more.
+    settings.register_profile("untimed", deadline=None, max_examples=50)
     settings.load_profile("untimed")

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from typing import Any, Final
 
-EXAMPLES: Final = int(os.environ.get("HOSTILE_EXAMPLES") or 100)
+EXAMPLES: Final = int(os.environ.get("HOSTILE_EXAMPLES") or 50)
 SEED: Final = int(os.environ.get("HOSTILE_SEED") or 20)
 
 TRIED: Final[Counter[str]] = Counter()
