@@ -24,6 +24,7 @@ def manifest(here: LocalMachine, **engine: Any) -> Path:
     return here.manifest(model=model, engine={"name": "sglang", "dtype": "float32", "maxModelLen": 512, **engine})
 
 
+@pytest.mark.long  # tests/worker and tests/control go by the words that it prints
 async def test_an_sglang_that_finds_no_accelerator_ends_up_at_once_with_what_to_write(machine: LocalMachine) -> None:
     code, said = await machine.run("up", "-f", manifest(machine))
     assert code == 1, said
