@@ -61,6 +61,7 @@ def upgraded(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             file.write("# another version\n")
     cluster.start_operator(PYTHONPATH=str(other.parent), REWARDPOOL_IMAGE="rewardpool:other")
     yield cluster
+    cluster.clear()  # before the first version is back, which would replace all routers
     cluster.stop_operator()
     cluster.start_operator()
 
