@@ -200,7 +200,15 @@ async def test_a_long_answer_may_be_larger_than_a_score() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "length", "at_once"), [(64, 100, 64), (64, 2048, 64), (64, 32_768, 4), (100, 8192, 16), (2, 200_000, 1)]
+    ("count", "length", "at_once"),
+    [
+        (64, 100, 64),
+        (64, 2048, 64),
+        (64, 32_768, 4),
+        (100, 8192, 16),
+        pytest.param(1000, 8192, 16, marks=pytest.mark.long),
+        (2, 200_000, 1),
+    ],
 )
 async def test_a_long_sequence_takes_several_slots(count: int, length: int, at_once: int) -> None:
     full = asyncio.Event()

@@ -33,6 +33,7 @@ from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.config import TrainConfig
 from rewardpool_train.distillation_config import DistillationConfig
 from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RatedGroup, SettledScore
+from rewardpool_train.pipeline.schedule import SCHEDULES
 
 CONFIG = DistillationConfig(teacher="default/none")
 
@@ -118,6 +119,23 @@ def test_a_reward_and_a_teacher_both_count(tmp_path: Path, policy_folder: Path) 
     assert records[-1].reward_mean > 2 * records[0].reward_mean
     alone, _ = trained(replace_weight(both, 1e-9), TinyTeacher())
     assert records[-1].teacher_kl < alone[-1].teacher_kl
+
+
+@pytest.mark.parametrize("top_k", [0, 3])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_under_every_schedule_each_response_has_its_reward_and_its_teachers_answer(
+    tmp_path: Path, policy_folder: Path, schedule: str, top_k: int
+) -> None:
+    both = {"reward": {"pool": "default/none"}, "distillation": {"teacher": "a/b", "top_k": top_k}}
+    config = config_of(tmp_path, policy_folder, **both, schedule=schedule, steps=3)
+    teacher = TinyTeacher(top_k=top_k)
+    records, tally = trained(config, teacher)
+    assert [(record.scored, record.unscored) for record in records] == [(16, 0)] * 3
+    assert all(math.isfinite(record.teacher_kl) and record.teacher_kl > 0 for record in records)
+    assert tally.lost == 0
+    # Rollouts that go on at the end are for nothing.
+    asked = teacher.asked.total()
+    assert asked == 48 or (schedule == "fully_async" and asked > 48)
 
 
 def replace_weight(config: TrainConfig, weight: float) -> TrainConfig:
