@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 from support.fake_worker import FakeWorker, breaks_off, hangs, refuses, says
 from support.local_pool import POOL, on_this_machine, write_local_pool
+from support.quick_hedging import quick
 from support.tiny_teacher import computed, spoilt, teaches
 
 import rewardpool
@@ -30,6 +31,7 @@ from rewardpool import (
     WrongModelError,
     WrongTokenizerError,
 )
+from rewardpool.client.pool import injected_pool
 from rewardpool_api.contract import CallerError
 from rewardpool_api.teacher_wire import FLOAT32, Question, question, to_base64, vocabulary_digest
 
@@ -136,6 +138,14 @@ async def test_what_is_never_whole_is_an_error_that_says_what_is_missing() -> No
         with pytest.raises(ScoreError, match="logprobs has 4 values, not 1 for each of 5 rows") as missing:
             await ask(worker, top_k=1, most=1)
     assert (missing.value.kind, missing.value.fault) == ("invalid_response", "infra")
+
+
+async def test_a_worker_that_stands_still_costs_no_answer() -> None:
+    async with teacher(hangs) as worker:
+        config = RewardConfig(url=worker.url, timeout=60)
+        async with injected_pool(config, hedging=lambda concurrency: quick(None, concurrency=concurrency)) as pool:
+            assert equal(await pool.logprobs(IDS), question(IDS))
+            assert pool.report().hedges_won == 1
 
 
 async def test_a_teacher_that_never_answers_is_an_error_at_the_deadline() -> None:
