@@ -10,21 +10,20 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import student
 import yaml
-from demo import kill_one_worker, read_steps
+from demo import DemoError, read_steps, watch
 from matplotlib.figure import Figure
 
 from rewardpool_api import names
 
 HERE = Path(__file__).resolve().parent
 NAME = "distil-teacher"
-START_SECONDS, TRAINING_SECONDS, DRAIN_SECONDS, POLL_SECONDS = 600, 2_400, 120, 1.0
+START_SECONDS, TRAINING_SECONDS, DRAIN_SECONDS = 600, 2_400, 120
 WINDOW = 8
 """Steps of the moving mean, and of the means that are compared."""
 
@@ -35,26 +34,17 @@ def train(out: Path, *, steps: int) -> dict[str, int]:
     Raises:
         SystemExit: The job failed, or was not done in time.
     """
-    killed: dict[str, int] = {}
     command = [sys.executable, "-m", "rewardpool_train", HERE / "train.yaml", "--output", out / "train"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    deadline = time.monotonic() + TRAINING_SECONDS
     try:
-        while process.poll() is None:
-            if time.monotonic() > deadline:
-                raise SystemExit(f"training is not done after {TRAINING_SECONDS} s")
-            done = len(read_steps(out / "train" / "metrics.jsonl"))
-            if not killed and done >= steps // 2 and (worker := kill_one_worker(os.environ, name=NAME)):
-                killed[worker] = done
-                print(f"kill -9 of {worker} after step {done}", flush=True)
-            time.sleep(POLL_SECONDS)
+        kills = watch(process, out / "train", env=os.environ, steps=steps, seconds=TRAINING_SECONDS, name=NAME)
+    except DemoError as error:
+        raise SystemExit(str(error)) from error
     finally:
         if process.poll() is None:
             process.terminate()
             process.wait(DRAIN_SECONDS)
-    if process.returncode:
-        raise SystemExit(f"training ended with status {process.returncode}")
-    return killed
+    return {kill.worker: kill.after_step for kill in kills}
 
 
 def draw(records: list[dict[str, Any]], kills: list[int], path: Path) -> None:

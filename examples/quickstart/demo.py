@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,6 +169,39 @@ def read_steps(metrics: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in metrics.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
+def watch(
+    process: subprocess.Popen[bytes],
+    output: Path,
+    *,
+    env: Mapping[str, str],
+    steps: int,
+    seconds: float,
+    name: str = NAME,
+    show: Callable[[list[dict[str, Any]]], None] = lambda done: None,
+) -> list[Kill]:
+    """Wait for a training job, and kill a worker of its pool when half of its steps are done.
+
+    `show` is called with the completed steps at each poll.
+
+    Raises:
+        DemoError: The job failed, or was not done in time.
+    """
+    kills: list[Kill] = []
+    deadline = time.monotonic() + seconds
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            raise DemoError(f"training is not done after {seconds} s")
+        done = read_steps(output / "metrics.jsonl")
+        show(done)
+        if not kills and len(done) >= steps // 2 and (worker := kill_one_worker(env, name=name)):
+            kills.append(Kill(worker=worker, after_step=len(done)))
+            console.print(f"[red]kill -9[/red] of worker {worker} after step {len(done)}")
+        time.sleep(POLL_SECONDS)
+    if process.returncode:
+        raise DemoError(f"training ended with status {process.returncode}")
+    return kills
+
+
 def train(programs: Programs, *, env: Mapping[str, str], out: Path, steps: int) -> list[Kill]:
     """Run the training job to its end, and kill a worker when half of its steps are done."""
     output, log = out / "train", out / "train.log"
@@ -176,26 +209,18 @@ def train(programs: Programs, *, env: Mapping[str, str], out: Path, steps: int) 
     (output / "metrics.json").unlink(missing_ok=True)
     torchrun = [programs.trainer_python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
     job = [*torchrun, "-m", "rewardpool_train", HERE / "train.yaml", "--output", output]
-    kills: list[Kill] = []
-    deadline = time.monotonic() + TRAINING_SECONDS
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with running(job, env=env, log=log) as process, Progress(*columns, console=console) as progress:
         bar = progress.add_task("training", total=steps)
-        while process.poll() is None:
-            if time.monotonic() > deadline:
-                raise DemoError(
-                    f"training is not done after {TRAINING_SECONDS} s; its log {log} ends with:\n{tail(log)}"
-                )
-            done = read_steps(output / "metrics.jsonl")
+
+        def show(done: list[dict[str, Any]]) -> None:
             reward = f", reward {done[-1]['reward_mean']:.3f}" if done and done[-1]["reward_mean"] is not None else ""
             progress.update(bar, completed=len(done), description=f"training{reward}")
-            if not kills and len(done) >= steps // 2 and (worker := kill_one_worker(env)):
-                kills.append(Kill(worker=worker, after_step=len(done)))
-                progress.console.print(f"[red]kill -9[/red] of worker {worker} after step {len(done)}")
-            time.sleep(POLL_SECONDS)
-    if process.returncode:
-        raise DemoError(f"training ended with status {process.returncode}; its log {log} ends with:\n{tail(log)}")
-    return kills
+
+        try:
+            return watch(process, output, env=env, steps=steps, seconds=TRAINING_SECONDS, show=show)
+        except DemoError as error:
+            raise DemoError(f"{error}; its log {log} ends with:\n{tail(log)}") from error
 
 
 def summarise(pool: RewardPool, totals: Mapping[str, Any], kills: list[Kill]) -> dict[str, Any]:
