@@ -90,13 +90,6 @@ def line_of(entry: Entry, *, text: bool) -> bytes:
     return _dumped(record) + b"\n"
 
 
-def is_constant(episode: Episode, *, text: bool) -> bool:
-    """Return whether what `line_of` reads of an episode cannot be changed by anybody who holds it."""
-    if type(episode.prompt) is not str or episode.turns is not None:
-        return False
-    return not text or (not episode.extra_info and (episode.ground_truth is None or type(episode.ground_truth) is str))
-
-
 def hash_of(data: bytes) -> str:
     """Return the hash of a text, by which equal ones are known."""
     return hashlib.blake2b(data, digest_size=HASH_BYTES).hexdigest()

@@ -1,8 +1,7 @@
 """The open ledger of one process: lines wait in a queue, and a thread writes them to files, each up to a size.
 
-A line says what was scored, whatever becomes of the episode afterwards. So it is made at once where somebody could
-change the episode. Others are made some at a time: after all else that the loop does for a sample, the processor has
-forgotten this code, and one line alone takes three times as long as one of many (`make bench-ledger`).
+A line is made when its score is there: it says what was scored, whatever becomes of the episode afterwards, and the
+thread competes with the reward's loop for the interpreter only to write.
 """
 
 import logging
@@ -24,14 +23,13 @@ from rewardpool.errors import SampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.ledger import parquet, s3
 from rewardpool.rewards.ledger.config import LedgerConfig
-from rewardpool.rewards.ledger.record import Entry, Scorer, is_constant, line_of
+from rewardpool.rewards.ledger.record import Entry, Scorer, line_of
 from rewardpool.rewards.reward_function import PartScore
 
 log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 0.2
 """Between two writes: what a killed process loses of its ledger."""
-LINES_AT_ONCE: Final = 32
 MOST_WAITING_BYTES: Final = 256 << 20
 """Bytes of the lines that wait to be written; further ones are left out."""
 CLOSE_SECONDS: Final = 5.0
@@ -68,8 +66,6 @@ class Ledger:
 
     def __init__(self, config: LedgerConfig) -> None:
         self._config = config
-        self._entries: deque[Entry] = deque()
-        self._making = threading.Lock()
         self._waiting: deque[bytes] = deque()
         self._added_bytes = 0
         self._written_bytes = 0
@@ -102,9 +98,16 @@ class Ledger:
         if self._stopped is not None or self._added_bytes - self._written_bytes >= MOST_WAITING_BYTES:
             self._left_out += 1
             return
-        self._entries.append(Entry(time.time(), scorer, episode, outcome, seconds, revisions, workers))
-        if len(self._entries) >= LINES_AT_ONCE or not is_constant(episode, text=self._config.text):
-            self._make_lines()
+        entry = Entry(time.time(), scorer, episode, outcome, seconds, revisions, workers)
+        try:
+            line = line_of(entry, text=self._config.text)
+        except Exception:  # an object whose own repr raises: it is this record's alone
+            if not self._left_out:
+                log.warning("a score has no record in the ledger", exc_info=True)
+            self._left_out += 1
+            return
+        self._added_bytes += len(line)
+        self._waiting.append(line)
 
     def report(self) -> LedgerReport:
         """Return the report so far."""
@@ -171,21 +174,7 @@ class Ledger:
             self._begun += 1
             return self._is_closing
 
-    def _make_lines(self) -> None:
-        with self._making:  # by the reward's loop and by the thread that writes
-            while self._entries:
-                try:
-                    line = line_of(self._entries.popleft(), text=self._config.text)
-                except Exception:  # an object whose own repr raises: it is this record's alone
-                    if not self._left_out:
-                        log.warning("a score has no record in the ledger", exc_info=True)
-                    self._left_out += 1
-                    continue
-                self._added_bytes += len(line)
-                self._waiting.append(line)
-
     def _write(self) -> None:
-        self._make_lines()
         while self._waiting and self._stopped is None:
             lines = [self._waiting.popleft() for _ in range(min(len(self._waiting), 1000))]
             try:
@@ -200,9 +189,7 @@ class Ledger:
         if self._stopped is not None:  # by another thread
             return
         self._stopped = why
-        self._left_out += len(self._entries) + len(
-            self._waiting
-        )  # it stays there: the writing thread may be about to take of it
+        self._left_out += len(self._waiting)  # it stays there: the writing thread may be about to take of it
         log.warning("the ledger in %s stops: %s; scoring goes on without it", self._config.folder, why)
 
 
