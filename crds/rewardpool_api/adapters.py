@@ -18,11 +18,11 @@ class AdapterSpec(ApiModel):
     """One LoRA adapter, as PEFT saves it."""
 
     name: AdapterName
-    """What trainers choose it by. Not the pool's own name, which is the base's."""
+    """Name by which trainers select the adapter. The pool's own name is reserved for the base model."""
     source: Annotated[str, Field(max_length=1024)]
     """`hf://ORG/NAME`, `pvc://CLAIM/PATH` or `file:///ABSOLUTE/PATH`: a folder with `adapter_config.json` and `adapter_model.safetensors`."""
     revision: Annotated[str, Field(pattern=_COMMIT)] | None = None
-    """Commit of an `hf://` adapter, 40 hexadecimal digits; required for one, so that all replicas have the same."""
+    """Commit of an `hf://` adapter, 40 hexadecimal digits; required for such an adapter, so that all replicas load the same weights."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

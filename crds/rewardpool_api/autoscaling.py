@@ -22,23 +22,23 @@ class QueueDepthPolicy(ApiModel):
     target_per_replica: Annotated[int, Field(ge=1, le=1_000_000)]
     """Requests in flight or waiting that one replica should have."""
     target_tokens_per_replica: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
-    """Tokens of those that one replica should have, instead of targetPerReplica, where the jobs say how long their samples are. Default: requests count, however long they are."""
+    """Tokens in flight or waiting that one replica should have. Replaces targetPerReplica when the jobs announce the length of their samples. Default: only requests count."""
 
 
 class DrainTimePolicy(ApiModel):
     """As many replicas as answer the requests that are there within a time, at the rate that one replica was measured to have."""
 
     target_seconds: Annotated[int, Field(ge=1, le=3600)]
-    """Seconds within which the requests that are in flight or waiting shall be answered."""
+    """Seconds within which all requests in flight or waiting should be answered."""
 
 
 class DemandPolicy(ApiModel):
     """As many replicas as the bursts take that trainers announce, started in time for each; see docs/autoscaling.md."""
 
     drain_seconds: Annotated[int, Field(ge=1, le=3600)] = 5
-    """Seconds after a burst's last sample within which all of it shall be scored."""
+    """Seconds after a burst's last sample within which the whole burst should be scored."""
     learn: bool = True
-    """Go by experience too: a job's burst is worth at least what its last ones were at their height; and where no trainer announces any, bursts are expected on the beat that the load itself has had."""
+    """Learn from earlier bursts: size a job's burst for at least the peak of its last ones, and if no trainer announces any, expect bursts at the interval that the load has shown."""
 
 
 class PolicySpec(ApiModel):
@@ -90,9 +90,9 @@ class ServiceRateSpec(ApiModel):
     """What one replica does, for the policies that use it."""
 
     initial_per_replica: Rate | None = None
-    """Requests that one replica answers in a second, until that was measured. Default: the first burst shows it; until then DrainTime adds one replica at a time and Demand starts all it may."""
+    """Requests per second that one replica is assumed to answer until the rate is measured. Default: the first burst measures it; until then DrainTime adds one replica at a time, and Demand starts as many as it may."""
     quantile: Annotated[float, Field(ge=0.05, le=0.95)] = 0.5
-    """Which of the rates that were measured counts: 0.5 is the median, which single long samples do not move; less is more careful."""
+    """Quantile of the measured rates that is used. 0.5 is the median, which single long samples do not change; a lower value is more conservative."""
 
 
 class StepSpec(ApiModel):
@@ -125,7 +125,7 @@ class ScaleDownSpec(ApiModel):
     """How carefully the pool shrinks."""
 
     stabilization_window_seconds: Seconds = 120
-    """The pool shrinks to the largest size that was needed within this window. Between two bursts, where every running job has announced when its next one comes, the window has nothing to guard against and is passed over."""
+    """Shrink only to the largest size that was recommended within this window. Between two bursts the window is skipped if every running job has announced when its next one begins."""
     step: StepSpec | None = None
     """Limits how much the pool shrinks in a period. Default: it shrinks at once to the wanted size."""
 
@@ -136,34 +136,34 @@ class BudgetSpec(ApiModel):
     name: ShortText
     """The budget's name; pools of the namespace with the same name share it."""
     max_replicas: Replicas
-    """Most replicas of all its pools together. Where pools disagree, the smallest number holds, and a condition says so."""
+    """Maximum number of replicas of all its pools together. If pools differ, the smallest number applies, and a condition says so."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    """Who gets the replicas when there are not enough for all: pools for which a trainer waits first, then the higher priority; among equals everybody keeps what it has."""
+    """Order of the pools when there are not enough replicas for all: pools that a trainer waits for come first, then those with the higher priority. Among equals, each keeps its replicas."""
 
 
 class AutoscalingSpec(ApiModel):
     """Bounds and policies of the number of replicas."""
 
     min_replicas: Annotated[int, Field(ge=0, le=10_000)] = 1
-    """Fewest replicas while there is, or lately was, work. 0 lets the pool go to zero after cooldownSeconds."""
+    """Minimum number of replicas while there is work, or was recently. 0 lets the pool scale to zero after cooldownSeconds."""
     max_replicas: Replicas
-    """Largest number of replicas that the autoscaler may ask for."""
+    """Maximum number of replicas that the autoscaler may request."""
     policy: PolicySpec | None = None
-    """Single policy by which the number of replicas is chosen; give this or `policies`."""
+    """Single policy that chooses the number of replicas; set either this or `policies`."""
     policies: Annotated[list[PolicySpec], Field(min_length=1, max_length=3)] | None = None
-    """Several policies, each type once: the largest number that one of them wants counts."""
+    """Several policies, each type at most once. The largest recommendation is used."""
     service_rate: ServiceRateSpec = ServiceRateSpec()
     """Throughput of one replica, for the policies DrainTime and Demand."""
     tolerance_percent: Annotated[int, Field(ge=0, le=90)] = 10
-    """The size is kept while what is wanted differs from it by no more than this."""
+    """Keep the size while the recommendation differs from it by no more than this percentage."""
     scale_up: ScaleUpSpec = ScaleUpSpec()
     """Limits on how quickly the pool grows."""
     scale_down: ScaleDownSpec = ScaleDownSpec()
     """Limits on how quickly the pool shrinks."""
     cooldown_seconds: Seconds = 600
-    """Without a request for this long, a pool with minReplicas 0 goes to zero."""
+    """Seconds without a request after which a pool with minReplicas 0 scales to zero."""
     parked: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Number of replicas beyond the wanted ones, up to maxReplicas, that are started and kept out of the routers' lists, so that growing takes no start. They cost memory; not for replicas with GPUs, nor beside a budget."""
+    """Number of replicas beyond the wanted ones, up to maxReplicas, that are started but kept out of the routers' lists, so that scaling up needs no start. They use memory. Not for replicas with GPUs, nor together with a budget."""
     budget: BudgetSpec | None = None
     """Share replicas with other pools of the namespace. On Kubernetes; one machine warns."""
 

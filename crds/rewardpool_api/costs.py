@@ -36,7 +36,7 @@ class JobCost(ApiModel):
     samples: Count = 0
     """Number of samples that were scored for the job."""
     announced: Count = 0
-    """Number of scored samples that its latest announcement said."""
+    """Number of scored samples in its latest announcement."""
     pending: Count = 0
     """Number of samples whose GPU-seconds are not attributed yet."""
 
@@ -64,7 +64,7 @@ class CostStatus(ApiModel):
     idle_gpu_seconds: Duration = 0.0
     """GPU-seconds without a request, those of starting workers among them."""
     other_gpu_seconds: Duration = 0.0
-    """GPU-seconds with requests of which no job announced a sample."""
+    """GPU-seconds with requests that no job announced."""
     former_gpu_seconds: Duration = 0.0
     """GPU-seconds of jobs that are not in the list any more."""
     jobs: Annotated[list[JobCost], Field(max_length=MAX_JOBS)] = []

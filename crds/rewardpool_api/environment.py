@@ -26,7 +26,7 @@ class SecretKeyRef(ApiModel):
     key: EntryName
     """Entry of the Secret whose value the variable gets."""
     optional: bool = False
-    """Whether a replica starts without the variable where the Secret or the entry is missing."""
+    """Whether a replica starts without the variable if the Secret or the entry is missing."""
 
 
 class ConfigMapKeyRef(ApiModel):
@@ -37,7 +37,7 @@ class ConfigMapKeyRef(ApiModel):
     key: EntryName
     """Entry of the ConfigMap whose value the variable gets."""
     optional: bool = False
-    """Whether a replica starts without the variable where the ConfigMap or the entry is missing."""
+    """Whether a replica starts without the variable if the ConfigMap or the entry is missing."""
 
 
 class FieldRef(ApiModel):
@@ -46,7 +46,7 @@ class FieldRef(ApiModel):
     field_path: Annotated[str, Field(min_length=1, max_length=512)]
     """Path of the pod's field, such as metadata.name, spec.nodeName or status.podIP."""
     api_version: Annotated[str, Field(max_length=63)] = "v1"
-    """Version of the Pod's schema that the path is written in."""
+    """Version of the Pod schema that the path refers to."""
 
 
 class EnvVarSource(ApiModel):
@@ -75,11 +75,11 @@ class EnvVar(ApiModel):
     """One environment variable, as in a Pod."""
 
     name: Annotated[str, Field(max_length=253, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")]
-    """Name of the environment variable, once in the list."""
+    """Name of the environment variable; must be unique in the list."""
     value: Annotated[str, Field(max_length=4096)] | None = None
-    """Value of the variable; nothing secret. In a cluster, `$(NAME)` stands for a variable that is above it in the list."""
+    """Value of the variable; for secrets use `valueFrom`. In a cluster, `$(NAME)` expands to a variable above it in the list."""
     value_from: EnvVarSource | None = None
-    """Where the value comes from, in place of `value`. In a cluster only: one machine has neither Secrets nor pods."""
+    """Source of the value, instead of `value`. In a cluster only: one machine has neither Secrets nor pods."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

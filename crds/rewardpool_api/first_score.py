@@ -16,27 +16,27 @@ class FirstScoreParts(ApiModel):
     """Seconds of a first score, by part; they add up to all of it."""
 
     decision: Duration = 0.0
-    """Seconds from the last look at which nobody waited until the request was noticed and a replica wanted."""
+    """Seconds from the last pass without a waiting request until a replica was wanted for it."""
     scheduling: Duration = 0.0
-    """Seconds until the replica was made and a node took it."""
+    """Seconds until the replica was created and scheduled to a node."""
     pull: Duration = 0.0
     """Seconds until its container ran: volumes, network and image."""
     download: Duration = 0.0
     """Seconds in which the model was downloaded."""
     load: Duration = 0.0
-    """Seconds from the engine's start until a probe had a score of it."""
+    """Seconds from the engine's start until its first score for a probe."""
     answer: Duration = 0.0
-    """Seconds until the routers had the replica and the first request its score."""
+    """Seconds until the routers listed the replica and the request had its score."""
 
 
 class FirstScoreStatus(ApiModel):
     """From a request that found the pool at zero to its score."""
 
     since: Time
-    """RFC 3339 time from which on the request may have waited."""
+    """RFC 3339 time since which the request may have waited."""
     seconds: Duration
-    """Seconds that it has waited so far, or did until its score."""
+    """Seconds that the request has waited so far, or waited until its score."""
     parts: FirstScoreParts = FirstScoreParts()
-    """What the time was spent on."""
+    """Seconds that each part of the start took."""
     waits_for: FirstScorePart | None = None
-    """Part that is going on: Decision, Scheduling, Pull, Download, Load or Answer; absent once there was a score."""
+    """Part in progress: Decision, Scheduling, Pull, Download, Load or Answer; absent after the score."""

@@ -21,21 +21,21 @@ class HeadSpec(ApiModel):
     """Where the score is. Without it, the checkpoint must have exactly one label, and its raw logit is the score."""
 
     type: HeadType
-    """Classifier: several labels, weighted. LMHead: the raw logit of a token after the text, or of one token less that of another. TokenLevel: a value per token, of which those at the ends of steps are aggregated (process reward models)."""
+    """Classifier: several labels, weighted. LMHead: the raw logit of a token after the text, or the difference of two tokens' logits. TokenLevel: a value per token; those at the ends of steps are aggregated (process reward models)."""
     weights: Annotated[list[Weight], Field(min_length=1, max_length=64)] | None = None
-    """Of a Classifier: one number per label, in the checkpoint's order. The score is the sum of weight times raw logit."""
+    """For a Classifier: one number per label, in the checkpoint's order. The score is the sum of weight times raw logit."""
     labels: Annotated[list[TokenText], Field(min_length=1, max_length=64)] | None = None
-    """Of a Classifier: the labels that `weights` are for, in order. A checkpoint whose config.json names others is not served."""
+    """For a Classifier: the labels that `weights` apply to, in order. A checkpoint whose config.json has other labels is refused."""
     token: TokenText | None = None
-    """Of an LMHead: the token whose raw logit after the text is the score, as the tokenizer's vocabulary spells it, or a text that is one token."""
+    """For an LMHead: the token whose raw logit after the text is the score, as the tokenizer's vocabulary spells it, or a text that is one token."""
     yes_token: TokenText | None = None
-    """Of an LMHead: the token of a judge's yes. The score is its raw logit less that of `noToken`: the log-odds of yes against no. Of a TokenLevel head with a `stepToken`: the same question at each step of a language model, and the value of a step is the probability of yes against no."""
+    """For an LMHead: the token of a judge's yes. The score is its raw logit minus that of `noToken`: the log-odds of yes against no. For a TokenLevel head with a `stepToken`: the same question at each step of a language model, and the value of a step is the probability of yes against no."""
     no_token: TokenText | None = None
-    """The token of a judge's no, beside `yesToken`."""
+    """Token of a judge's no; set it together with `yesToken`."""
     step_token: TokenText | None = None
-    """Of a TokenLevel head: the token that ends each step. Without it the last token of a text is its only step."""
+    """For a TokenLevel head: the token that ends each step. Without it the last token of a text is its only step."""
     aggregate: Aggregate | None = None
-    """Of a TokenLevel head: how the values of the steps make one score. The value of a step is the probability of the second of two labels, or of `yesToken`, or the raw logit of a single label; `product` takes probabilities only."""
+    """For a TokenLevel head: how the values of the steps make one score. The value of a step is the probability of the second of two labels, or of `yesToken`, or the raw logit of a single label; `product` takes probabilities only."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -38,20 +38,20 @@ class ModelCache(ApiModel):
     """A volume shared by the pool's workers, so that the model is downloaded once."""
 
     claim_name: ObjectName
-    """PersistentVolumeClaim of the pool's namespace that takes the downloads, in the layout of the hub's own cache."""
+    """PersistentVolumeClaim in the pool's namespace that stores the downloads, in the layout of the hub's own cache."""
 
 
 class ModelSpec(ApiModel):
     """Which reward model."""
 
     source: Annotated[str, Field(max_length=1024)]
-    """Where the model comes from: `hf://ORG/NAME`, `s3://BUCKET/PREFIX`, `pvc://CLAIM/PATH`, `file:///ABSOLUTE/PATH` (on the node or machine), or `python://MODULE:FUNCTION` for a Python function."""
+    """Location of the model: `hf://ORG/NAME`, `s3://BUCKET/PREFIX`, `pvc://CLAIM/PATH`, `file:///ABSOLUTE/PATH` (on the node or machine), or `python://MODULE:FUNCTION` for a Python function."""
     revision: ShortText = "main"
     """Branch, tag or commit of an `hf://` model to serve; other sources have none."""
     type: Annotated[ModelType, INFERRED] = "Discriminative"
     """Discriminative: a model that scores without writing, as `head` says. Generative: a judge that writes. Function: a user's Python function. Teacher: a language model that gives the log-probabilities of given tokens, for distillation. Default: Function for a `python://` source, Discriminative for any other."""
     head: HeadSpec | None = None
-    """Where a Discriminative model's score is. Default: in its one label, whose raw logit it is; a checkpoint with several is not served without it."""
+    """How the score of a Discriminative model is read. Default: the raw logit of its only label; a checkpoint with several labels needs this field."""
     adapters: Annotated[
         list[AdapterSpec],
         Field(
@@ -59,17 +59,17 @@ class ModelSpec(ApiModel):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         ),
     ] = []
-    """LoRA adapters over this reward model, on vLLM or SGLang. Each is a reward model of its own, which a trainer chooses by its name; the same replicas score by all of them and by the base, and share the base's weights."""
+    """LoRA adapters over this reward model, on vLLM or SGLang. Each is a reward model of its own, which trainers select by name. The same replicas serve the base model and all adapters, and share the base's weights."""
     top_k: Annotated[int, Field(ge=1, le=MOST_TOP_K)] | None = None
-    """Most likely tokens that a Teacher gives for a position, at most. Default: 64."""
+    """Maximum number of most likely tokens that a Teacher returns for a position. Default: 64."""
     trust_remote_code: bool = False
     """Run the Python code that comes with the checkpoint (`auto_map` in its config.json), in the worker and with the worker's rights. False: a checkpoint that needs its own code is refused. Set it only for code that you have read, and pin spec.model.revision to the commit that you read."""
     token_secret_ref: TokenSecretRef | None = None
     """Secret with the hub's token, for a gated or private `hf://` model."""
     credentials_secret_ref: CredentialsSecretRef | None = None
-    """Credentials for an `s3://` model; without it, those that the pod's ServiceAccount or node brings."""
+    """Credentials for an `s3://` model. Default: those of the pod's ServiceAccount or node."""
     cache: ModelCache | None = None
-    """Shared download cache for an `hf://` or `s3://` model. Without it every worker downloads for itself."""
+    """Shared download cache for an `hf://` or `s3://` model. Without it, every worker downloads its own copy."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

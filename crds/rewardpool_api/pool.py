@@ -60,13 +60,13 @@ class EngineSpec(ApiModel):
     name: Annotated[EngineName, INFERRED] = "vllm"
     """`vllm`, `sglang`, `transformers` for a reward model that only its own code can score, or `python` for a Function model. Default: python for a `python://` source, vllm for any other."""
     image: ShortText | None = None
-    """Container image. Default: the engine's stock image; nothing of RewardPool needs to be baked in."""
+    """Container image. Default: the engine's stock image; it needs no code of RewardPool."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     """Number format of the weights. Raw scores differ between formats; see the documentation on parity."""
     deterministic: bool = False
-    """Has the engine compute a sample's numbers without regard to the samples beside it: vLLM by VLLM_BATCH_INVARIANT, SGLang by --enable-deterministic-inference, both on GPUs only, transformers by one sample at a time. It costs throughput."""
+    """Make a sample's numbers independent of the other samples in its batch: vLLM by VLLM_BATCH_INVARIANT, SGLang by --enable-deterministic-inference, both on GPUs only, transformers by one sample at a time. Reduces throughput."""
     max_model_len: Annotated[int, Field(ge=1, le=16_777_216)] | None = None
-    """Longest sample in tokens. Default: what the model was trained for."""
+    """Maximum length of a sample in tokens. Default: the model's own limit."""
     tensor_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of GPUs of one node across which the engine splits one replica's weights."""
     args: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(max_length=64)] = []
@@ -78,7 +78,7 @@ class EngineSpec(ApiModel):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         ),
     ] = []
-    """Environment variables of the engine and of the model's download, as in a Pod. Variables that RewardPool itself sets win."""
+    """Environment variables of the engine and of the model's download, as in a Pod. Variables that RewardPool sets take precedence."""
     sleep: SleepSpec = SleepSpec()
     """Lets the engine sleep while a trainer uses the same GPUs."""
 
@@ -132,7 +132,7 @@ class RouterAuth(ApiModel):
     """Who may score."""
 
     mode: Literal["Generated", "Disabled"] = "Generated"
-    """Generated: a key is made and kept in the Secret `NAME-key`, or in a file of mode 0600 on one machine. Disabled: anybody who reaches the router."""
+    """Generated: a key is created and stored in the Secret `NAME-key`, or in a file of mode 0600 on one machine. Disabled: anyone who can reach the router may score."""
 
     @property
     def uses_key(self) -> bool:
@@ -151,13 +151,13 @@ class RouterSpec(ApiModel):
     """The router in front of the workers."""
 
     flavor: RouterFlavor = "sglang-router"
-    """Which program: `sglang-router` 0.3, or its successor `smg` 1.13. RewardPool's own image has both."""
+    """Router program: `sglang-router` 0.3, or its successor `smg` 1.13. RewardPool's own image has both."""
     replicas: Annotated[int, Field(ge=1, le=16)] = 1
     """Number of router replicas in front of the workers. One machine always runs one."""
     image: ShortText | None = None
     """Container image that has the router's program. Default: RewardPool's own image."""
     request_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
-    """Longest one scoring request may take at a worker; longer than the slowest real one."""
+    """Timeout of one scoring request at a worker; set it above the slowest real one."""
     pod_template: RouterTemplate = {}
     """Merged over the rendered pod template of the routers; containers merge by name (`router`)."""
     auth: RouterAuth = RouterAuth()
@@ -179,7 +179,7 @@ class NetworkSpec(ApiModel):
     """Who may connect to the pool's pods, where the cluster's network plugin enforces policies."""
 
     policy: Literal["Generated", "OpenRouters", "Disabled"] = "Generated"
-    """Generated: NetworkPolicies by which workers take connections from the pool's routers and the operator alone, and routers and gateway from the pool's own namespace, the operator's and `namespaces`. OpenRouters: the same for workers, and routers and gateway take them from whoever reaches them, so that the key alone decides. Disabled: none, or those that somebody else makes."""
+    """Generated: NetworkPolicies by which workers take connections from the pool's routers and the operator alone, and routers and gateway from the pool's own namespace, the operator's and `namespaces`. OpenRouters: the same for workers, while routers and gateway accept every connection, so that only the key protects them. Disabled: RewardPool creates no NetworkPolicies."""
     namespaces: Annotated[list[NamespaceName], Field(max_length=64)] = []
     """Namespaces whose pods may score, beside the pool's own and the operator's."""
 
@@ -207,7 +207,7 @@ class ParitySpec(ApiModel):
     golden_set_ref: GoldenSetRef
     """The texts, with expected scores or without; those without are compared with the scores of the stable revision."""
     max_abs_diff: Annotated[float, Field(ge=0)]
-    """Largest difference that is let through, in units of the raw score. Other number formats, engines or kernels differ by some; see the documentation on parity."""
+    """Largest difference that is accepted, in units of the raw score. Other number formats, engines or kernels differ by some; see the documentation on parity."""
 
 
 _NEEDED = "self.sandbox.concurrency * quantity(self.sandbox.memory).asInteger()"
@@ -229,9 +229,9 @@ class RolloutSpec(ApiModel):
     strategy: Literal["Auto", "Surge", "Replace"] = "Auto"
     """Surge: new replicas start before old ones leave. Replace: an old one leaves first, for clusters without a spare GPU. Auto: Surge until a new replica cannot be scheduled, then Replace."""
     progress_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
-    """A new revision of which no replica serves for this long, downloads of the model not counted, has failed: the stable revision is brought back. Also the budget of a replica's start. Default: 900, and 300 more for every GPU of a replica beyond the first."""
+    """Seconds without a serving replica, not counting downloads of the model, after which a new revision has failed and the stable revision is restored. Also the time limit of a replica's start. Default: 900, and 300 more for every GPU of a replica beyond the first."""
     paused: bool = False
-    """Keep the stable revision, scale it as ever, and leave a newer one waiting; false goes on."""
+    """Keep and scale the stable revision, and hold back a newer one until this is false."""
     parity: ParitySpec | None = None
     """Compare the scores of a golden set before a new revision takes traffic. On Kubernetes; one machine has no ConfigMaps and warns."""
 
@@ -244,13 +244,13 @@ class RewardPoolSpec(ApiModel):
     engine: EngineSpec = EngineSpec()
     """Server that runs the model in each replica, and its settings."""
     worker: WorkerSpec = WorkerSpec()
-    """What each replica's pod gets: GPUs, resources, labels and annotations."""
+    """GPUs, resources, labels and annotations of each replica's pod."""
     sandbox: SandboxSpec | None = None
-    """What the calls of a function may use and reach, and what a replica does where that cannot be had. Without it each replica does what its machine can, and the condition Sandboxed says what is missing."""
+    """Limits and isolation of a function's calls, and what a replica does if its machine cannot enforce them. Without it, each replica enforces what its machine supports, and the condition Sandboxed says what is missing."""
     router: RouterSpec = RouterSpec()
     """Router that spreads requests over the replicas."""
     gateway: GatewaySpec | None = None
-    """Run a gateway beside the routers of a pool of type Teacher; `{}` will do. status.gateway has its URL and where its key is. Taken away again, the gateway ends, and its Service and Secret stay until the pool goes."""
+    """Run a gateway beside the routers of a pool of type Teacher; `{}` takes the defaults. status.gateway has its URL and where its key is. If the field is removed, the gateway stops; its Service and Secret stay until the pool is deleted."""
     network: NetworkSpec = NetworkSpec()
     """Which pods may connect to the pool's pods."""
     replicas: Annotated[int, Field(ge=0, le=10_000)] | None = None
@@ -260,7 +260,7 @@ class RewardPoolSpec(ApiModel):
     rollout: RolloutSpec = RolloutSpec()
     """How a changed spec reaches the running replicas."""
     suspend: bool = False
-    """Take the pool to zero replicas and leave it there; the router and the URL stay."""
+    """Scale the pool to zero replicas and keep it there. The router and its URL stay."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

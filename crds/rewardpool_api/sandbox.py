@@ -27,19 +27,19 @@ class SandboxSpec(ApiModel):
     runtime: SandboxRuntime | None = None
     """AgentSandbox: each replica is a sandbox of agent-sandbox, held by one SandboxClaim. On Kubernetes, where agent-sandbox is installed and the chart's agentSandbox.enabled is true. Default: a pod of a Deployment."""
     cpu_seconds: CallSeconds = 30.0
-    """Processor time of one call, in seconds, with that of the processes that it starts. More is the policy's fault."""
+    """Maximum processor time of one call in seconds, including the processes that it starts. A call that exceeds it fails as the policy's fault."""
     idle_seconds: CallSeconds = 30.0
-    """Seconds in which one call could run and waits for something else. More is the function's fault."""
+    """Maximum seconds that one call may wait for something other than a processor. A call that exceeds it fails as the function's fault."""
     memory: CallMemory | None = None
     """Memory of one call beyond what the imported module has, such as 512Mi. Default: 4Gi."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Calls at once in one replica. Default: its processors; 32 of an async function."""
+    """Maximum number of concurrent calls in one replica. Default: the number of its processors, or 32 for an async function."""
     calls_per_process: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """Calls after which a process is replaced; 0: never. Default: 1, and 0 where the module starts threads or imports the sandbox."""
     network: SandboxNetwork = "Pod"
-    """Pod: the function has the network of its pod or machine. None: neither it nor a program that it starts makes a socket."""
+    """Pod: the function has the network of its pod or machine. None: neither the function nor a program that it starts can create a socket."""
     on_missing: OnMissing = "Refuse"
-    """What a replica does that finds the function to reach the pool's key, another call, or a network that it should not. Refuse: it does not serve. Weaken: it serves, and the condition Sandboxed says what is missing."""
+    """What a replica does if the function can reach the pool's key, another call, or a network that it must not reach. Refuse: the replica does not serve. Weaken: it serves, and the condition Sandboxed says what is missing."""
 
     @property
     def memory_mib(self) -> int | None:

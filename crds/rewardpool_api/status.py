@@ -55,13 +55,13 @@ class Condition(ApiModel):
     """One aspect of the pool's health, within the bounds of Kubernetes' metav1.Condition."""
 
     type: Annotated[str, Field(max_length=316)]
-    """Which aspect. Other controllers may add types of their own; those of RewardPool are in docs/reference-status.md."""
+    """Type of the condition. Other controllers may add their own; docs/reference-status.md lists those of RewardPool."""
     status: Literal["True", "False", "Unknown"]
     """Whether the condition holds: True, False or Unknown."""
     reason: Annotated[str, Field(max_length=1024)]
-    """One CamelCase word for programs; docs/reference-status.md lists those that RewardPool gives."""
+    """Reason in CamelCase, for programs; docs/reference-status.md lists those of RewardPool."""
     message: Annotated[str, Field(max_length=MAX_CONDITION_MESSAGE)] = ""
-    """Cause in a sentence for people, and where there is something to do, what."""
+    """Human-readable cause, and what to do about it."""
     last_transition_time: Time
     """RFC 3339 time of the last change of `status`."""
     observed_generation: Generation = 0
@@ -72,13 +72,13 @@ class DownloadStatus(ApiModel):
     """How far the workers' download of the model is; of several workers, that of the one with least."""
 
     phase: Literal["Resolving", "Waiting", "Downloading", "Verifying"]
-    """Resolving: asking what the revision is now. Waiting: for another worker's download into the same cache. Verifying: all bytes are there and are checked."""
+    """Resolving: looking up the revision's commit. Waiting: for another worker's download into the same cache. Verifying: all bytes are there and are checked."""
     downloaded_bytes: Count = 0
     """Number of the model's bytes that are on the disk."""
     total_bytes: Count | None = None
     """Size of the model in bytes; absent until it is known."""
     note: Annotated[str, Field(max_length=512)] | None = None
-    """What delays the download, in words; absent when nothing does."""
+    """Cause of a delay of the download, in words; absent if there is none."""
     workers: Count = 1
     """Number of workers that download the model, or wait for one that does."""
     time: Time
@@ -97,7 +97,7 @@ class RevisionModel(ApiModel):
     source: Annotated[str, Field(max_length=1024)]
     """Where the model comes from, as in spec.model.source."""
     commit: Annotated[str, Field(max_length=MAX_REQUEST)] | None = None
-    """What the revision is pinned to: the hub's commit, or the digest of an S3 listing; absent for other sources."""
+    """Version that the revision is pinned to: the hub's commit, or the digest of an S3 listing; absent for other sources."""
     served_name: Annotated[str, Field(max_length=MAX_REQUEST)]
     """Value of the field `model` in a request."""
     tokenizer: Annotated[str, Field(max_length=64)] | None = None
@@ -109,16 +109,16 @@ class RevisionModel(ApiModel):
     step_token: Annotated[str, Field(max_length=256)] | None = None
     """Token at the ends of steps, where the model scores steps."""
     dtype: Annotated[str, Field(max_length=64)] | None = None
-    """What the engine computes in, as in spec.engine.dtype."""
+    """Number format that the engine computes in, as in spec.engine.dtype."""
 
 
 class CertificateStatus(ApiModel):
     """Whether a worker's numbers depend on how they are asked for, as it found before it was ready first."""
 
     outcome: Literal["Certified", "NotCertified"]
-    """Certified: they do not, beyond what spec.engine.dtype allows. NotCertified: the worker serves, and it is not known; the message says why."""
+    """Certified: a sample's numbers do not depend on how it is requested, beyond what spec.engine.dtype allows. NotCertified: that is unknown, and the worker serves; the message says why."""
     max_abs_diff: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Largest difference between a number and the same one of a sample that was asked for alone; absent where that is not known."""
+    """Largest difference between a number and that of the same sample requested alone; absent if unknown."""
     message: Annotated[str, Field(max_length=MOST_WORDS)] = ""
     """What was compared, in words."""
 
@@ -137,13 +137,13 @@ class ModelStatus(ApiModel):
     max_model_len: Count | None = None
     """Longest sample in tokens, as the engine says; absent for functions and until a worker answered."""
     commit: str | None = None
-    """What the present revision of workers is pinned to: the hub's commit, or the digest of an S3 listing."""
+    """Version that the current revision is pinned to: the hub's commit, or the digest of an S3 listing."""
     revisions: Annotated[list[RevisionModel], Field(max_length=MAX_REVISIONS)] = []
-    """What each revision serves that has replicas, or may get them: the present one first."""
+    """Models of the revisions that have replicas or may get them, the current one first."""
     certificate: CertificateStatus | None = None
-    """Of the worker that is least certain; absent for judges, functions and until a worker answered."""
+    """Self-test of the least certain worker; absent for judges, functions and until a worker answered."""
     download: DownloadStatus | None = None
-    """The download that is under way; absent when none is."""
+    """Download in progress; absent if there is none."""
 
 
 class KeyRotation(ApiModel):
@@ -156,7 +156,7 @@ class KeyRotation(ApiModel):
     request: Annotated[str, Field(max_length=MAX_REQUEST)] | None = None
     """Last value of the annotation rewardpool.dev/rotate-key that the operator acted on."""
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
-    """Pods that the rotation has been waiting for too long, in words; empty when none."""
+    """Pods that the rotation has waited for too long, in words; empty if there are none."""
 
 
 class AuthStatus(ApiModel):
@@ -169,7 +169,7 @@ class AuthStatus(ApiModel):
     ca_bundle: str | None = None
     """Certificates, as PEM in base64, by which an https URL is verified; absent where the URL is http."""
     rotation: KeyRotation | None = None
-    """How far a change of the pool's keys is; absent until the first one."""
+    """Progress of the latest rotation of the pool's keys; absent before the first one."""
 
 
 class GatewayStatus(ApiModel):
@@ -191,9 +191,9 @@ class LoadStatus(ApiModel):
     in_flight: Count = 0
     """Number of requests that workers are computing now."""
     waiting: Count = 0
-    """Requests accepted by a router and not at a worker: retrying, or nobody is there."""
+    """Requests that a router accepted and that are not at a worker: it retries, or has no worker."""
     tokens_per_request: Annotated[float, Field(ge=1, le=MAX_TOKENS_PER_SAMPLE * MOST_PER_REQUEST)] | None = None
-    """Mean tokens of these requests, by what the jobs announce; absent where no job says how long its samples are."""
+    """Mean tokens of these requests, as the jobs announce them; absent if no job announces the length of its samples."""
 
     @property
     def tokens_in_flight(self) -> int | None:
@@ -228,9 +228,9 @@ class ScalingDecision(ApiModel):
     replicas: Count
     """Number of replicas that was decided on."""
     reason: str
-    """Cause of the decision in a sentence for people."""
+    """Human-readable cause of the decision."""
     limit: Limit | None = None
-    """What kept it from being more, or less; absent where nothing did."""
+    """Limit that held the number up or down; absent if there was none."""
 
 
 class DesiredAt(ApiModel):
@@ -246,7 +246,7 @@ class BusyRate(ApiModel):
     """What one busy replica did for some seconds."""
 
     rate: MeasuredRate
-    """Requests per second that the replica answered, or tokens where tokensPerSample is set."""
+    """Requests per second that the replica answered, or tokens if tokensPerSample is set."""
     in_flight: Count
     """Fewest requests, or tokens, that the replica had in flight meanwhile."""
 
@@ -255,11 +255,11 @@ class ServiceRateStatus(ApiModel):
     """What one replica does, as it was measured."""
 
     per_replica: MeasuredRate
-    """Requests that one replica answers in a second when it has enough to do, or tokens where tokensPerSample is set."""
+    """Requests per second that a saturated replica answers, or tokens per second if tokensPerSample is set."""
     in_flight: Count
-    """Requests, or tokens, that are enough for it: the fewest with which a replica was seen to answer about as many."""
+    """Requests, or tokens, in flight that saturate a replica: the fewest with which it reached about this rate."""
     tokens_per_sample: Annotated[float, Field(ge=1, le=MAX_TOKENS_PER_SAMPLE)] | None = None
-    """Mean tokens of the samples of the newest measurement; absent where no job says how long its samples are."""
+    """Mean tokens of the samples of the newest measurement; absent if no job announces the length of its samples."""
     measured: Annotated[list[BusyRate], Field(max_length=16)] = []
     """Measurements that the rate was made from, newest last."""
     time: Time
@@ -293,36 +293,36 @@ class Burst(ApiModel):
     ended: Time | None = None
     """RFC 3339 time since which there is none; absent while it goes on."""
     replicas: Count = 0
-    """Most replicas that the requests at the routers were worth meanwhile."""
+    """Largest number of replicas that the requests at the routers needed during the burst."""
     jobs: Annotated[list[str], Field(max_length=32)] = []
-    """Jobs that said meanwhile that samples of theirs were coming; empty where none did."""
+    """Jobs that announced samples during the burst; empty if none did."""
 
 
 class ScalingStatus(ApiModel):
     """The autoscaler's decision and the state it needs to decide the same after a restart."""
 
     desired: Count
-    """Number of replicas that the pool is to have now."""
+    """Number of replicas that the autoscaler wants now."""
     reason: str
-    """Cause of the present number in a sentence for people."""
+    """Human-readable cause of the present number."""
     recommended_replicas: Count | None = None
-    """What the policies ask for, before bounds, steps, windows and budget; absent where there are none."""
+    """Number of replicas that the policies recommend, before bounds, steps, windows and budget; absent without policies."""
     limit: Limit | None = None
-    """What keeps `desired` from being `recommendedReplicas`; absent when nothing does."""
+    """Limit that keeps `desired` from being `recommendedReplicas`; absent if there is none."""
     idle_since: Time | None = None
-    """RFC 3339 time since which no request was seen; absent while there are requests."""
+    """RFC 3339 time since which there have been no requests; absent while there are some."""
     quiet_since: Time | None = None
-    """RFC 3339 time since which every job that announces says that it sends no samples; absent while one sends them or is about to."""
+    """RFC 3339 time since which all announcing jobs report that they send no samples; absent while one sends them or is about to."""
     unannounced: Time | None = None
-    """RFC 3339 time at which a request was last seen that no job had announced; absent once that is past window and cooldown."""
+    """RFC 3339 time of the last request that no job had announced; absent after window and cooldown have passed."""
     window: Annotated[list[DesiredAt], Field(max_length=64)] = []
     """Recommendations: last the present one with the time it began, before it larger ones with the time they ended."""
     service_rate: ServiceRateStatus | None = None
     """Measured throughput of one replica; absent until the first measurement."""
     starts: Annotated[list[WorkerStart], Field(max_length=8)] = []
-    """How long the last replicas took to start, newest last."""
+    """Start times of the latest replicas, newest last."""
     bursts: Annotated[list[Burst], Field(max_length=16)] = []
-    """The last bursts, newest last, for policy Demand with `learn`."""
+    """Latest bursts, newest last, for policy Demand with `learn`."""
     history: Annotated[list[ScalingDecision], Field(max_length=10)] = []
     """Last ten changes of the wanted number, newest last."""
 
@@ -331,25 +331,25 @@ class DemandStatus(ApiModel):
     """What one job announced, and what came of it."""
 
     job: str
-    """The job's name, or that of its Lease where it says nothing sensible."""
+    """Name of the job, or of its Lease if the announcement is malformed."""
     state: Literal["Live", "Lapsed", "Ended", "Ignored"]
-    """Live: it counts. Lapsed: the job did not renew it in time. Ended: the job said so. Ignored: it makes no sense; the message says why."""
+    """Live: it counts. Lapsed: the job did not renew it in time. Ended: the job withdrew it. Ignored: it is malformed; the message says why."""
     phase: str | None = None
-    """What the training job does now: Starting, Rollout or Update."""
+    """Phase of the training job: Starting, Rollout or Update."""
     samples: Count | None = None
     """Number of samples in one burst of the job."""
     tokens: Count | None = None
-    """Number of tokens in one burst of the job; absent where it does not say."""
+    """Number of tokens in one burst of the job; absent if the job does not report it."""
     next_burst: Time | None = None
-    """RFC 3339 time at which the next burst begins, or the present one began to be expected; absent where nobody knows."""
+    """RFC 3339 time at which the next burst begins, or the present one began to be expected; absent if that is unknown."""
     replicas: Count = 0
     """Number of replicas that the pool keeps for the job now."""
     stalled: bool = False
-    """Whether the trainer does nothing but wait for scores."""
+    """Whether the trainer only waits for scores."""
     score_wait: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Share of its latest step in which it did so, from 0 to 1; absent where it does not say."""
+    """Share of its latest step that the trainer waited for scores, from 0 to 1; absent if the job does not report it."""
     message: Annotated[str, Field(max_length=512)] = ""
-    """What was made of it in words, such as that it was too large and was cut."""
+    """Remark on the announcement, such as that it was too large and was cut."""
 
 
 class FailedRollout(ApiModel):
@@ -386,13 +386,13 @@ class RolloutStatus(ApiModel):
     previous_revision: str | None = None
     """The stable revision before that one, kept at zero replicas for `rewardpool rollback`. Older ones are deleted."""
     failed: FailedRollout | None = None
-    """Why the present revision failed; absent unless it did."""
+    """Failure of the current revision; absent if it has not failed."""
     parity: ParityStatus | None = None
     """Outcome of the present revision's comparison, when spec.rollout.parity is set."""
     silent_since: Time | None = None
     """RFC 3339 time since which no worker of the present revision serves though some are wanted; the deadline runs from here."""
     replace_reason: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
-    """Words of the scheduler or a quota, when the rollout replaces one by one for lack of room; kept until it ends."""
+    """Message of the scheduler or a quota for which the rollout replaces replicas one by one; kept until the rollout ends."""
 
 
 class SleepStatus(ApiModel):
@@ -418,30 +418,30 @@ class WorkerProcess(ApiModel):
     phase: str
     """Starting, Ready, Parked, Asleep, Draining, or Waiting (backing off after a failed start)."""
     restarts: Count = 0
-    """Number of times the replica was started again."""
+    """Number of times that the replica was restarted."""
     in_flight: Count | None = None
-    """Requests it is working on, when a router says so."""
+    """Requests that the replica has in flight, as the routers report them."""
 
 
 class RewardPoolStatus(ApiModel):
     """What the pool is now: its URL, its workers and its health. Written by the operator alone."""
 
     observed_generation: Generation = NEVER_OBSERVED
-    """Generation of the spec the rest of the status is about; -1 until the operator has seen the pool, which kstatus (Flux, Helm) waits for."""
+    """Generation of the spec that the status describes; -1 until the operator has seen the pool, which kstatus (Flux, Helm) waits for."""
     url: str | None = None
     """Base URL of the router; trainers post to URL/v1/embeddings or URL/v1/chat/completions."""
     ready: str = ""
-    """Replicas that serve, of those that are wanted, such as `1/2`: what `kubectl get` shows."""
+    """Serving replicas out of the wanted ones, such as `1/2`, as `kubectl get` shows them."""
     replicas: Count = 0
-    """Number of workers, without those that are leaving and those that are parked."""
+    """Number of workers, excluding draining and parked ones."""
     ready_replicas: Count = 0
     """Number of workers that answer and are in every router's list."""
     draining_replicas: Count = 0
-    """Number of workers that finish what they have in flight before they leave."""
+    """Number of workers that finish their requests in flight before they stop."""
     parked_replicas: Count = 0
-    """Number of workers that answer and are in no router's list, kept for when more are wanted."""
+    """Number of workers that answer and are in no router's list, kept ready for scaling up."""
     parked_workers: Annotated[list[str], Field(max_length=MAX_PARKED_NAMES)] = []
-    """Names of those, the first 32: a pod that is parked is Ready for Kubernetes like any other."""
+    """Names of the first 32 parked workers, whose pods are Ready for Kubernetes like any other."""
     selector: str = ""
     """Label selector of the worker pods, for the scale subresource."""
     current_revision: str = ""
@@ -449,7 +449,7 @@ class RewardPoolStatus(ApiModel):
     model: ModelStatus | None = None
     """Model as the pool serves it now, and how far its download is."""
     auth: AuthStatus = AuthStatus()
-    """Where a trainer finds the key, and whom it trusts."""
+    """Location of the pool's key, and the certificates that trainers trust."""
     gateway: GatewayStatus | None = None
     """Gateway of a pool with spec.gateway, and its key; absent for any other."""
     load: LoadStatus | None = None
@@ -460,13 +460,13 @@ class RewardPoolStatus(ApiModel):
     ] = []
     """Aspects of the pool's health, one for each type."""
     scaling: ScalingStatus | None = None
-    """Autoscaler's last decision, and what the next one is made from."""
+    """The autoscaler's last decision, and its state for the next one."""
     demands: Annotated[list[DemandStatus], Field(max_length=32)] = []
-    """What each training job announced, and what the pool made of it."""
+    """Announcement of each training job, and its effect on the pool."""
     costs: CostStatus | None = None
     """GPU-seconds of the pool and of each job; absent for a pool without GPUs."""
     first_score: FirstScoreStatus | None = None
-    """How long the last request that found the pool at zero waited for its score, and for what; absent until there was one."""
+    """Waiting time of the last request that found the pool at zero, by its causes; absent before the first one."""
     rollout: RolloutStatus | None = None
     """Revisions of the workers: the present one, the stable one, and a failed one."""
     sleep: SleepStatus | None = None

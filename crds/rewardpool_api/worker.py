@@ -64,13 +64,13 @@ class WorkerSpec(ApiModel):
     gpu_resource: ResourceName = "nvidia.com/gpu"
     """Resource name the GPUs are requested by (MIG slices and other vendors have their own)."""
     resources: ResourceRequirements = ResourceRequirements()
-    """CPU, memory and other resources of the replica's container, as in a Pod. GPUs are in `gpus` alone. In a cluster only."""
+    """CPU, memory and other resources of the replica's container, as in a Pod. Set GPUs in `gpus`. In a cluster only."""
     labels: Labels = {}
-    """Labels of the replicas' pods and of their Deployments, such as a queue's name or a cost centre. Others are another revision, since queues and schedulers read them when a pod is made."""
+    """Labels of the replicas' pods and of their Deployments, such as a queue's name or a cost centre. A change makes a new revision, since queues and schedulers read them when a pod is created."""
     annotations: Annotations = {}
-    """Annotations of the replicas' pods and of their Deployments. Others are another revision."""
+    """Annotations of the replicas' pods and of their Deployments. A change makes a new revision."""
     drain_seconds: Seconds = 60
-    """How long a leaving replica may take to finish what it has in flight."""
+    """Seconds that a replica may take to finish its requests in flight before it is stopped."""
     pod_template: WorkerTemplate = {}
     """Merged over the rendered pod template: nodeSelector, tolerations, volumes, priorityClassName …; containers merge by name (`worker`)."""
 
