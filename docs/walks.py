@@ -104,9 +104,9 @@ async def quiet_pass() -> Walk:
     with pytest.MonkeyPatch.context() as monkeypatch:
         around = Surroundings(monkeypatch)
         await around.bring_up()
-        await around.look()
+        await around.reconcile()
         with measured() as walk:
-            written = await around.look()
+            written = await around.reconcile()
         if written:
             raise RuntimeError(f"the pass wrote: {written}")
         return walk
@@ -117,10 +117,10 @@ async def changed_manifest() -> Walk:
     with pytest.MonkeyPatch.context() as monkeypatch:
         around = Surroundings(monkeypatch)
         await around.bring_up()
-        await around.look()
+        await around.reconcile()
         with measured() as walk:
             around.declare(model={"source": "hf://org/another", "revision": "1" * 40, "type": "Discriminative"})
-            written = await around.look()
+            written = await around.reconcile()
         if "create Deployment" not in written:
             raise RuntimeError(f"the pass made no Deployment: {written}")
         return walk

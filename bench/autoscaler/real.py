@@ -12,7 +12,6 @@ import asyncio
 import json
 import statistics
 import tempfile
-import urllib.request
 from asyncio import TaskGroup
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -27,6 +26,7 @@ from autoscaler import manifests
 from autoscaler.course import Course, Size, follow
 from autoscaler.load import Load
 from autoscaler.manifests import HPA, OURS, POOLS, STEP, TARGET
+from cluster import direct
 from cluster.folders import STATE
 from cluster.node import NodeCluster
 from cluster.processes import ClusterError
@@ -75,8 +75,7 @@ class RouterOfPool:
         """Requests at the router's workers; None before there is a router."""
         if self.address is None:
             return None
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://{self.address}:{names.ROUTER_METRICS_PORT}/metrics", timeout=5) as answer:
+        with direct.opener().open(f"http://{self.address}:{names.ROUTER_METRICS_PORT}/metrics", timeout=5) as answer:
             metrics = RouterMetrics.parse(answer.read().decode())
         return None if metrics is None else float(metrics.in_flight)
 

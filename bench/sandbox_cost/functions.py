@@ -35,7 +35,9 @@ def long(data_source: str, solution_str: str, ground_truth: str, extra_info: dic
 
 
 def _in_processes(limits: Limits) -> Callable[[Callable[..., float]], Runner]:
-    return lambda function: ProcessRunner(Source.of(function), limits=limits, env=environment((), os.environ))
+    return lambda function: ProcessRunner(
+        Source.from_function(function), limits=limits, env=environment((), os.environ)
+    )
 
 
 WAYS: Final[Mapping[str, Callable[[Callable[..., float]], Runner]]] = {

@@ -45,7 +45,7 @@ class Progress:
     """True if the lines on how to use the pool were printed."""
     is_ready_printed: bool = False
 
-    def look(self, now: float) -> RewardPool | None:
+    def poll(self, now: float) -> RewardPool | None:
         """Read the state, and say once that samples can be scored, and once that all wanted replicas serve."""
         pool = self.up.folder.read_pool()
         if pool is None or asked_for(pool) != asked_for(self.up.wanted):
@@ -53,10 +53,10 @@ class Progress:
         for worker in pool.status.workers:
             self.since.setdefault((worker.name, worker.pid), now)
         if not self.is_ready_printed and is_serving(pool):
-            self.say_serving(pool)
+            self.print_serving(pool)
         return pool
 
-    def say_serving(self, pool: RewardPool) -> None:
+    def print_serving(self, pool: RewardPool) -> None:
         """Print how many replicas serve and where; the first time with how to use them."""
         ready, wanted = pool.status.ready_replicas, wanted_replicas(pool)
         self.is_ready_printed = ready >= wanted
@@ -68,7 +68,7 @@ class Progress:
             print_use(pool)
         self.is_use_printed = True
 
-    def say_nothing_wanted(self) -> None:
+    def print_nothing_wanted(self) -> None:
         """Print the URL of a pool that wants no replica now, and how to use it."""
         pool = self.up.folder.read_pool()
         serving = pool.status.condition("Serving") if pool is not None else None
@@ -95,7 +95,7 @@ class Progress:
         table.caption = Text(why_no_score(pool))
         return table
 
-    def say_changes(self, pool: RewardPool | None, now: float) -> None:
+    def print_changes(self, pool: RewardPool | None, now: float) -> None:
         """The workers as lines: at each change of phase, and now and then while one starts."""
         for worker in pool.status.workers if pool else []:
             phase, when = self.said.get(worker.name, ("", 0.0))
@@ -128,7 +128,7 @@ async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> boo
     if not settled:
         print_failure(up.folder)
     elif not progress.is_use_printed:
-        progress.say_nothing_wanted()
+        progress.print_nothing_wanted()
     return settled
 
 
@@ -153,12 +153,12 @@ def follow_change(
 @contextmanager
 def _live(progress: Progress) -> Iterator[Callable[[], None]]:
     if not err.is_terminal:
-        yield lambda: progress.say_changes(progress.look(time.monotonic()), time.monotonic())
+        yield lambda: progress.print_changes(progress.poll(time.monotonic()), time.monotonic())
         return
     with Live(console=err, auto_refresh=False, transient=True) as live:
 
         def show() -> None:
-            pool = progress.look(time.monotonic())
+            pool = progress.poll(time.monotonic())
             live.update(progress.table(pool, time.monotonic()), refresh=True)
 
         yield show

@@ -49,7 +49,7 @@ class Renewals:
     def __init__(self) -> None:
         self._known: dict[str, Renewal] = {}
 
-    def look(self, written: Mapping[str, datetime], *, now: datetime) -> Mapping[str, Renewal]:
+    def observe(self, written: Mapping[str, datetime], *, now: datetime) -> Mapping[str, Renewal]:
         """Record the present announcements, and forget those that are gone."""
         self._known = {name: self._renewal(name, time, now) for name, time in written.items()}
         return self._known

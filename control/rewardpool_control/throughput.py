@@ -66,7 +66,7 @@ class BusyWorker:
         self.answered = 0
         """Requests between the last two looks, which may have missed all of those that take milliseconds."""
 
-    def look(self, count: Count | None, *, now: float) -> tuple[float, int] | None:
+    def record(self, count: Count | None, *, now: float) -> tuple[float, int] | None:
         """Record what is seen at `now`; returns None for metrics that are missing.
 
         Returns:
@@ -116,7 +116,7 @@ class Throughputs:
             return tuple(workers)
         counts = _counts(asked)
         self._busy = {url: self._busy.get(url) or BusyWorker() for url in counts}
-        measured = {url: busy.look(counts[url], now=now) for url, busy in self._busy.items()}
+        measured = {url: busy.record(counts[url], now=now) for url, busy in self._busy.items()}
         return tuple(self._seen(worker, measured.get(worker.url or "")) for worker in workers)
 
     def _seen(self, worker: Worker, measured: tuple[float, int] | None) -> Worker:

@@ -32,7 +32,7 @@ def run(*, only: str | None, say: Say) -> dict[str, Any]:
             installation.remove()
 
 
-def tell(*, only: str | None) -> int:
+def play(*, only: str | None) -> int:
     """Tell the stories, and print what was measured."""
     report = run(only=only, say=timed_lines())
     print(json.dumps(report, indent=2))
@@ -45,7 +45,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m autoscaling", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", choices=sorted(STORIES), help="tell this one alone")
     given = parser.parse_args()
-    return exit_status(lambda: tell(only=given.only), evidence=STATE / FAILURE)
+    return exit_status(lambda: play(only=given.only), evidence=STATE / FAILURE)
 
 
 if __name__ == "__main__":

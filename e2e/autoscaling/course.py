@@ -38,11 +38,11 @@ class Course:
 
     def until(self, holds: Callable[[Size], bool], *, what: str, deadline_seconds: float) -> float:
         """Look at the pool until that holds; return the seconds it took. Raises `StoryError` after the deadline."""
-        seconds = self.scene.until(lambda: holds(self.look()), what=what, deadline_seconds=deadline_seconds)
+        seconds = self.scene.until(lambda: holds(self.observe()), what=what, deadline_seconds=deadline_seconds)
         self.scene.say(f"  {what}: {seconds:.1f} s")
         return seconds
 
-    def look(self) -> Size:
+    def observe(self) -> Size:
         """How large the pool is now."""
         objects = self.scene.objects("rewardpools,pods")
         status = next(found.get("status", {}) for found in objects if found["metadata"]["name"] == self.scene.name)

@@ -50,7 +50,7 @@ def at_zero(scene: Scene, course: Course) -> None:
         what="the router of the pool at zero serves",
         deadline_seconds=AT_ZERO_SECONDS,
     )
-    if not course.look().is_zero:
+    if not course.observe().is_zero:
         raise StoryError(f"the pool did not begin at zero: {course.sizes[-1]}")
 
 

@@ -114,7 +114,7 @@ def check(gap: Gap, number: int, *, needed: int, slowest_seconds: float) -> None
 def kill(scene: Scene, course: Course, job: Asking, *, needed: int) -> dict[str, Any]:
     """`kill -9` of the job, which said that samples are coming: within cooldownSeconds no replica is wanted."""
     time.sleep(QUIET_SECONDS)
-    if course.look().wanted != needed:
+    if course.observe().wanted != needed:
         raise StoryError(f"the job rolls out, and the pool wants {course.sizes[-1].wanted} replicas")
     try:
         scene.kill(job.object())

@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import urllib3
 
-from cluster import binaries
+from cluster import binaries, direct
 from cluster.certificates import Authority, make_key
 from cluster.kubectl import kubectl, wait_for_crd, write_kubeconfig
 from cluster.processes import ClusterError, Daemon, free_port, kill, wait_until
@@ -389,8 +389,7 @@ class ControlPlane:
     def _etcd_opener(self) -> urllib.request.OpenerDirector:
         trust = ssl.create_default_context(cafile=str(self.authority.certificate))
         trust.load_cert_chain(*self._client_files)
-        # No proxy of the environment may stand between a test and its own cluster.
-        return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
+        return direct.opener(urllib.request.HTTPSHandler(context=trust))
 
     def _default_account_exists(self) -> bool:
         return "default" in self.kubectl("get", "serviceaccounts", "--namespace=default", "-o", "name")

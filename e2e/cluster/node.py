@@ -12,7 +12,6 @@ import re
 import tempfile
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from cluster import binaries, images, leftovers, network, node_files, packages, registry
+from cluster import binaries, direct, images, leftovers, network, node_files, packages, registry
 from cluster.breaking import DISK, DISK_MIB, Breaker
 from cluster.contract import Cluster, NotPossibleError
 from cluster.control_plane import ControlPlane
@@ -305,10 +304,8 @@ def _node_ready(plane: ControlPlane, name: str) -> bool:
 
 
 def _healthy(wire: Network, port: int, path: str) -> bool:
-    # No proxy of the environment may stand between the host and its own node.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://{wire.node}:{port}/{path}", timeout=5) as response:
+        with direct.opener().open(f"http://{wire.node}:{port}/{path}", timeout=5) as response:
             return bool(response.status == 200)
     except (urllib.error.URLError, ConnectionError, TimeoutError):
         return False

@@ -2,12 +2,12 @@
 
 import json
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from cluster import direct
 from cluster.fault_proxy import FaultProxy, Rule
 from faults import manifests
 from faults.operators import LEASE, operators, wanted_workers
@@ -127,9 +127,8 @@ def look(name: str, pod: Object, *, at: float) -> Look | None:
 def ask(pod: Object, port: int, path: str) -> bytes:
     """Return what a pod answers at its own address. Raises `StoryError` where it does not, or with an error."""
     url = f"http://{pod['status']['podIP']}:{port}{path}"
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=5) as answer:
+        with direct.opener().open(url, timeout=5) as answer:
             body: bytes = answer.read()
             return body
     except OSError as error:

@@ -30,9 +30,9 @@ class Course:
     reasons: list[str] = field(default_factory=list)
     """Those of condition Progressing while it holds, in their order."""
 
-    def look(self, objects: list[Object]) -> "Look":
+    def observe(self, objects: list[Object]) -> "Look":
         """Take note of how a namespace's pool and pods are now."""
-        seen = Look.of(objects)
+        seen = Look.from_objects(objects)
         self.fewest = min(self.fewest, seen.ready)
         progressing = condition(seen.pool, "Progressing")
         if progressing.get("status") == "True" and progressing["reason"] not in self.reasons:
@@ -51,7 +51,7 @@ class Look:
     """Workers that serve."""
 
     @classmethod
-    def of(cls, objects: list[Object], name: str = POOL) -> "Look":
+    def from_objects(cls, objects: list[Object], name: str = POOL) -> "Look":
         """That of a namespace's objects."""
         pool = next(item for item in objects if item["kind"] == names.KIND and item["metadata"]["name"] == name)
         workers: dict[str, int] = {}
@@ -217,7 +217,7 @@ def follow(
     course = Course(old=began.pool["status"]["currentRevision"], fewest=began.ready)
     stage.change(change)
     seconds = stage.until(
-        lambda: ends(course.look(stage.objects("rewardpools,pods")), course.old),
+        lambda: ends(course.observe(stage.objects("rewardpools,pods")), course.old),
         what="the rollout ends",
         deadline_seconds=ENDS_SECONDS,
     )
@@ -232,7 +232,7 @@ def follow(
 
 def look(stage: Stage) -> Look:
     """The pool now."""
-    return Look.of(stage.objects("rewardpools,pods"))
+    return Look.from_objects(stage.objects("rewardpools,pods"))
 
 
 PLAYS = (

@@ -3,13 +3,13 @@
 import json
 import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cluster import direct
 from cluster.processes import ClusterError, Daemon, free_port, kill, wait_until
 
 LOOKBACK: Final = "11s"
@@ -91,8 +91,6 @@ def _is_ready(server: Prometheus) -> bool:
 
 
 def _get(url: str, *, seconds: float) -> bytes:
-    # Proxies are for what is not on this machine.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=seconds) as answer:
+    with direct.opener().open(url, timeout=seconds) as answer:
         body: bytes = answer.read()
     return body

@@ -29,7 +29,7 @@ def run(faults: Sequence[Fault], *, name: str, rate: float, say: Say) -> list[Re
             installation.remove()
 
 
-def tell(chosen: Sequence[Fault], *, name: str, title: str, rate: float) -> int:
+def play(chosen: Sequence[Fault], *, name: str, title: str, rate: float) -> int:
     """Play the faults, and show what became of them."""
     results = run(chosen, name=name, rate=rate, say=timed_lines())
     show(results, title=title)
@@ -59,7 +59,7 @@ def main(
         return 0
     chosen = [by_name[one] for one in arguments.only] if arguments.only else faults
     return exit_status(
-        lambda: tell(chosen, name=name, title=title, rate=arguments.rate), evidence=STATE / failure_of(name)
+        lambda: play(chosen, name=name, title=title, rate=arguments.rate), evidence=STATE / failure_of(name)
     )
 
 

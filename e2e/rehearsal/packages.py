@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.request import ProxyHandler, build_opener
 
+from cluster import direct
 from cluster.processes import Daemon, free_port, kill, wait_until
 from first_minute import UV, Steps, built
 from rehearsal.later_version import make_later
@@ -69,7 +69,7 @@ def served(steps: Steps, packages: Path, scratch: Path) -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     try:
-        with build_opener(ProxyHandler({})).open(f"{url}rewardpool/", timeout=2) as answer:
+        with direct.opener().open(f"{url}rewardpool/", timeout=2) as answer:
             return b"rewardpool-" in answer.read()
     except OSError:
         return False

@@ -60,7 +60,7 @@ def problems(report: dict[str, Any]) -> list[str]:
     return found
 
 
-def tell() -> int:
+def play() -> int:
     """Tell the story; the exit status is 0 only when nothing escaped, and no neighbour failed."""
     report = run(say=timed_lines())
     (STATE / REPORT).write_text(json.dumps(report, indent=2) + "\n")
@@ -73,4 +73,4 @@ def tell() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(tell, evidence=STATE / FAILURE))
+    sys.exit(exit_status(play, evidence=STATE / FAILURE))

@@ -132,7 +132,7 @@ class Story:
         self._apply(version=2)
         seconds = self._scene.until(
             lambda: (
-                Look.of(self._scene.objects("rewardpools,pods"), POOL).took_over(old, WORKERS)
+                Look.from_objects(self._scene.objects("rewardpools,pods"), POOL).took_over(old, WORKERS)
                 and is_settled(self._scene.objects("rewardpools,pods,deployments"), POOL)
             ),
             what="the edited function took over",

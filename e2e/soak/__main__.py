@@ -36,7 +36,7 @@ def run(*, minutes: float, seed: int, say: Say) -> dict[str, Any]:
             installation.remove()
 
 
-def tell(*, minutes: float, seed: int) -> int:
+def run_soak(*, minutes: float, seed: int) -> int:
     """Soak, and show what became of it."""
     try:
         made = run(minutes=minutes, seed=seed, say=timed_lines())
@@ -58,7 +58,7 @@ def main() -> int:
     given = parser.parse_args()
     seed = secrets.randbelow(LARGEST_SEED) if given.seed is None else given.seed
     print(f"seed {seed}", file=sys.stderr, flush=True)
-    return exit_status(lambda: tell(minutes=given.minutes, seed=seed), evidence=FAILURE)
+    return exit_status(lambda: run_soak(minutes=given.minutes, seed=seed), evidence=FAILURE)
 
 
 if __name__ == "__main__":

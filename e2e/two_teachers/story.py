@@ -26,7 +26,7 @@ def play(scenes: Sequence[Scene], *, models: Path, folder: Path) -> dict[str, An
     scene.apply(*manifests.pools(models))
     for one in scenes:
         one.until(partial(_routes, one), what=f"{one.name} serves at zero", deadline_seconds=AT_ZERO_SECONDS)
-    if not all(course.look().is_zero for course in courses):
+    if not all(course.observe().is_zero for course in courses):
         raise StoryError(f"the pools did not begin at zero: {[course.sizes[-1] for course in courses]}")
     known = json.loads((models / SEQUENCES).read_text())
     job = Asking.start(scene, manifests.job(folder), folder=folder, sequences=json.dumps(known))
@@ -34,14 +34,14 @@ def play(scenes: Sequence[Scene], *, models: Path, folder: Path) -> dict[str, An
 
     def over() -> bool:
         for course in courses:
-            course.look()
+            course.observe()
             demands = course.scene.pool().get("status", {}).get("demands", [])
             announced.update(course.scene.name for demand in demands if demand["job"] == JOB)
         return job.phase() == "Succeeded"
 
     scene.until(over, what="the job has all answers", deadline_seconds=JOB_SECONDS)
     began = scene.until(
-        lambda: all(course.look().is_zero for course in courses),
+        lambda: all(course.observe().is_zero for course in courses),
         what="nothing is left of all three fleets",
         deadline_seconds=LEAVING_SECONDS,
     )

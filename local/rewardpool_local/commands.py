@@ -89,7 +89,7 @@ def prepare(pool: RewardPool, project: Path, *, port: int | None, environ: Mappi
         if killed:
             log.warning("ended %d processes that a killed supervisor had left: %s", len(killed), _listed(killed))
         before = folder.read_pool()
-        _ask(folder, _next_generation(pool, before), code)
+        _declare(folder, _next_generation(pool, before), code)
         folder.write_pool(stopped(_next_generation(pool, before), reason=STARTING, message="it is being started"))
     return folder
 
@@ -172,7 +172,7 @@ def hand_over(
     check_variables(pool)
     check_runtime(pool)
     _check_gpus_of_running(pool, folder)
-    _ask(folder, pool, code)
+    _declare(folder, pool, code)
     return Up(folder, pool)
 
 
@@ -187,7 +187,7 @@ def restart(folder: PoolFolder, environ: Mapping[str, str]) -> Up:
     project, *_ = folders_of(running) or (Path.cwd(),)
     pool, code = with_code(running, project, environ)
     pool = annotated(pool, {names.ANNOTATION_RESTARTED_AT: rfc3339(datetime.now(UTC))})
-    _ask(folder, pool, code)
+    _declare(folder, pool, code)
     return Up(folder, pool)
 
 
@@ -324,7 +324,7 @@ def _running(folder: PoolFolder) -> RewardPool:
     return wanted
 
 
-def _ask(folder: PoolFolder, pool: RewardPool, code: FunctionCode | None) -> None:
+def _declare(folder: PoolFolder, pool: RewardPool, code: FunctionCode | None) -> None:
     """Declare the pool, with its function's code as it was read."""
     with folder.code.locked():
         if code is not None:

@@ -56,7 +56,7 @@ class DemandFiles:
         self._announcements: tuple[Announcement, ...] = ()
         self._warned: set[str] = set()
 
-    def look(self, *, now: datetime) -> tuple[Announcement, ...]:
+    def observe(self, *, now: datetime) -> tuple[Announcement, ...]:
         """Return the present announcements, by name. Where the folder cannot be read, the last known ones, until they
         lapse.
         """
@@ -64,7 +64,7 @@ class DemandFiles:
             self._files = {path.name: file for path in self._paths() if (file := self._file(path)) is not None}
         except OSError as error:
             self._warn_once(f"demands cannot be read: {error}")
-        renewed = self._renewals.look({name: file.written for name, file in self._files.items()}, now=now)
+        renewed = self._renewals.observe({name: file.written for name, file in self._files.items()}, now=now)
         unread = [
             # A file has no time of its making that outlives its renewals, so of too many the first names count.
             UnreadAnnouncement(name=name, made="", renewal=renewed[name], stated=file.stated, read=file.demand)

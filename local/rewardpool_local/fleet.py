@@ -124,7 +124,7 @@ class Fleet:
             created=created,
             run=self._run,
             command=lambda: self._launcher.command(pool, name=name, gpus=self._gpus.variables(name)),
-            take_gpus=lambda: self._gpus.take(name, pool.spec),
+            acquire_gpus=lambda: self._gpus.acquire(name, pool.spec),
             session=self._session,
             key=self._key,
         )

@@ -161,10 +161,10 @@ class _Reader:
 
     def _find(self, name: str) -> _Module | None:
         if name not in self._modules:
-            self._modules[name] = self._look(name)
+            self._modules[name] = self._look_up(name)
         return self._modules[name]
 
-    def _look(self, name: str) -> _Module | None:
+    def _look_up(self, name: str) -> _Module | None:
         package, _, last = name.rpartition(".")
         if not last or "/" in last or "\0" in last:
             return None

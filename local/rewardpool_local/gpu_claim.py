@@ -25,7 +25,7 @@ class GpuClaim:
             OSError: the file cannot be made.
         """
         if not needed:
-            self._let_go()
+            self._release()
             return True
         if self._file is None:
             file = self._path.open("ab")
@@ -35,7 +35,7 @@ class GpuClaim:
             self._file = file
         return True
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -47,7 +47,7 @@ class GpuShares:
         self._ask_at = 0.0
         self._unreadable = ""
 
-    async def take(self, replica: str, spec: RewardPoolSpec) -> str | None:
+    async def acquire(self, replica: str, spec: RewardPoolSpec) -> str | None:
         """Acquire the GPUs for a replica, free ones first; returns why it cannot have them, or None.
 
         A replica that has some keeps them. The words are those of a scheduler, by which a rollout knows that one

@@ -9,7 +9,7 @@ from pathlib import Path
 from rewardpool_runtime.file_lock import try_lock
 
 
-def look(folder: Path) -> tuple[str, ...]:
+def names(folder: Path) -> tuple[str, ...]:
     """Names of the files that are held, in order; none where the folder cannot be read.
 
     Raises:

@@ -53,7 +53,7 @@ class LocalSource:
         async with aiohttp.ClientSession(timeout=METRICS_TIMEOUT) as session:
             yield cls(environ, session)
 
-    async def look(self, *, counted: bool) -> Sequence[Seen]:
+    async def observe(self, *, counted: bool) -> Sequence[Seen]:
         """Return all pools as they are now; with the counts of their routers, while the page is open.
 
         Raises:

@@ -68,7 +68,7 @@ class Replica:
         created: datetime,
         run: Run,
         command: Callable[[], Command],
-        take_gpus: Callable[[], Awaitable[str | None]],
+        acquire_gpus: Callable[[], Awaitable[str | None]],
         session: aiohttp.ClientSession,
         key: str | None,
     ) -> None:
@@ -79,7 +79,7 @@ class Replica:
             created: when it was first wanted.
             run: what the processes of the supervisor share.
             command: is asked before every start.
-            take_gpus: has its GPUs for it, if it has not; returns why there are none.
+            acquire_gpus: has its GPUs for it, if it has not; returns why there are none.
             key: the pool's key; None when it asks for none.
         """
         self.name = name
@@ -92,7 +92,7 @@ class Replica:
         self._run = run
         self._session = session
         self._key = key
-        self._take_gpus = take_gpus
+        self._take_gpus = acquire_gpus
         self._unschedulable: str | None = None
         self.process = SupervisedProcess(name, run=run, command=command)
         self._answered_pid: int | None = None
@@ -107,7 +107,7 @@ class Replica:
         self._asleep_pid: int | None = None
         self._turning: asyncio.Task[None] | None = None
         self._turn_at = 0.0
-        self._looking = asyncio.create_task(self._look_forever())
+        self._looking = asyncio.create_task(self._observe_forever())
 
     @property
     def answering(self) -> bool:
@@ -235,15 +235,15 @@ class Replica:
         self._looking.cancel()
         self.process.release_ports()
 
-    async def _look_forever(self) -> None:
+    async def _observe_forever(self) -> None:
         while True:
             pid = self.process.pid
             if pid is not None:
-                await self._look(pid)
+                await self._observe(pid)
             starting = not self.answering and self.process.running_seconds < STARTING_SECONDS
             await asyncio.sleep(STARTING_LOOK_SECONDS if starting else LOOK_SECONDS)
 
-    async def _look(self, pid: int) -> None:
+    async def _observe(self, pid: int) -> None:
         listens = await self.process.listens()
         session, url, key = self._session, self.process.url, self._key
         if self._answered_pid == pid:

@@ -158,7 +158,7 @@ class SupervisedProcess:
         if not all(check_listens(pid, port.number, known=self._sockets) for port in self._ports):
             return False
         for port in self._ports:
-            port.take_back()
+            port.reclaim()
         return True
 
     def release_ports(self) -> None:

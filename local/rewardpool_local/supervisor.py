@@ -278,7 +278,7 @@ class Supervisor:
                 routers=(seen,),
                 gateway=gateway,
                 holders=self._holders(fleet),
-                announcements=self._demands.look(now=now),
+                announcements=self._demands.observe(now=now),
             )
         )
         for leave in plan.leaves:
@@ -313,7 +313,7 @@ class Supervisor:
         """Return the holders that keep the pool awake; none while trainers compute on the GPUs that it shares with
         them.
         """
-        held = holders.look(self._folder.awake)
+        held = holders.names(self._folder.awake)
         if not self._pool.spec.engine.sleep.enabled:
             return held
         return held if self._gpu_claim.renew(needed=bool(held) or fleet.has_gpu) else ()

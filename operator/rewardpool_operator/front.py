@@ -145,7 +145,7 @@ async def _serve(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     address = partial(Address.of_pod, settings.cluster_ca)
     async with AsyncExitStack() as stack:
-        ask = partial(operator_socket.ask, settings.socket)
+        ask = partial(operator_socket.request, settings.socket)
         await serve(ask, settings.ports, stack, address=address, namespaces=settings.namespaces)
         log.info("the front runs, of the operator at %s", settings.socket)
         await stopped.wait()

@@ -185,7 +185,7 @@ async def serve(settings: Settings) -> None:
         log.info("%s: %s", RUNNING, ", ".join(namespaces) or "all namespaces")
         answers = answers_of(operator)
         _serve_sockets(answers, settings, stack)
-        address = partial(Address.of, configuration)
+        address = partial(Address.from_configuration, configuration)
         await front.serve(lambda path: answers[path](), settings.ports, stack, address=address, namespaces=namespaces)
         await kopf.operator(
             registry=wiring(running),

@@ -89,7 +89,7 @@ async def _answer(connection: socket.socket, answers: Answers) -> None:
         await loop.sock_sendall(connection, b"%d\n%b" % (len(said), said))
 
 
-async def ask(path: Path, what: str) -> bytes:
+async def request(path: Path, what: str) -> bytes:
     """Return what the operator at this socket answers.
 
     Raises:

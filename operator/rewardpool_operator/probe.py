@@ -211,7 +211,7 @@ async def turn(session: aiohttp.ClientSession, worker_url: str, *, awake: bool, 
     path = names.WAKE_PATH if awake else names.SLEEP_PATH
     try:
         caller = _Caller(session, worker_url.rstrip("/"), key)
-        status, text, answer = await caller.ask("POST", path, None, TURN_TIMEOUT)
+        status, text, answer = await caller.request("POST", path, None, TURN_TIMEOUT)
     except NoScoreError as error:
         return Turned(ok=False, error=str(error))
     said = (answer or {}).get("error")
@@ -245,7 +245,7 @@ class _Caller:
     async def get(
         self, path: str, *, timeout: aiohttp.ClientTimeout, absent_is_none: bool = False
     ) -> dict[str, Any] | None:
-        status, text, answer = await self.ask("GET", path, None, timeout)
+        status, text, answer = await self.request("GET", path, None, timeout)
         if absent_is_none and status == 404:
             return None
         if status != 200 or answer is None:
@@ -263,7 +263,7 @@ class _Caller:
         timeout: aiohttp.ClientTimeout = SCORE_TIMEOUT,
         most_bytes: int = MAX_ANSWER_BYTES,
     ) -> str:
-        status, text, _ = await self.ask("POST", path, request, timeout, most_bytes=most_bytes)
+        status, text, _ = await self.request("POST", path, request, timeout, most_bytes=most_bytes)
         if status != 200:
             raise NoScoreError(f"POST {path}: status {status}: {self.said(text)}")
         return text
@@ -272,7 +272,7 @@ class _Caller:
         """Return the worker's words, fit to be shown: users' code runs there, and can read the key."""
         return without_secrets(words[:MAX_WORDS], [self._key])[:MAX_REASON]
 
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,

@@ -163,7 +163,7 @@ class _PoolHistory:
         """When the latest mean was made."""
         self._counts: deque[tuple[float, Counts]] = deque()
 
-    def take(self, seen: Seen, now: float, *, counted: bool) -> None:
+    def record(self, seen: Seen, now: float, *, counted: bool) -> None:
         if not counted:
             pass
         elif seen.counts is None:
@@ -209,7 +209,7 @@ class History:
     def __init__(self) -> None:
         self._pools: dict[str, _PoolHistory] = {}
 
-    def take(self, pools: Iterable[Seen], *, now: float, counted: bool = True) -> None:
+    def record(self, pools: Iterable[Seen], *, now: float, counted: bool = True) -> None:
         """Remember a look.
 
         Args:
@@ -219,9 +219,9 @@ class History:
         by_key = {seen.pool.key: seen for seen in pools}
         self._pools = {key: self._pools.get(key) or _PoolHistory() for key in by_key}
         for key, seen in by_key.items():
-            self._pools[key].take(seen, now, counted=counted)
+            self._pools[key].record(seen, now, counted=counted)
 
-    def of(self, pool: str) -> Remembered:
+    def get(self, pool: str) -> Remembered:
         """Return the history of the pool `namespace/name`."""
         known = self._pools.get(pool)
         if known is None:

@@ -136,11 +136,11 @@ class Snapshots:
                 began = self._clock()
                 is_watched = began - self._asked_at < WATCHED_SECONDS
                 counted = is_watched or began - self._counted_at >= UNWATCHED_SECONDS
-                pools, now = await self._source.look(counted=counted), self._wall_clock()
+                pools, now = await self._source.observe(counted=counted), self._wall_clock()
                 self._looked_at = self._clock()
                 self._counted_at = began if counted else self._counted_at
-                self._history.take(pools, now=now, counted=counted)
-                by_key = {seen.pool.key: PoolSnapshot(seen, self._history.of(seen.pool.key), now) for seen in pools}
+                self._history.record(pools, now=now, counted=counted)
+                by_key = {seen.pool.key: PoolSnapshot(seen, self._history.get(seen.pool.key), now) for seen in pools}
                 self._latest = Snapshot(now, by_key)
             return self._latest
 

@@ -62,7 +62,7 @@ class Source(Protocol):
     starts_by: str
     """The command that makes a first pool."""
 
-    async def look(self, *, counted: bool) -> Sequence[Seen]:
+    async def observe(self, *, counted: bool) -> Sequence[Seen]:
         """All pools as they are now.
 
         Args:

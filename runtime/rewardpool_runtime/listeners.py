@@ -123,7 +123,7 @@ class HeldPort:
             # As servers do it: a connection that lingers from before does not count.
             self.lend()
             self._socket.bind((HOST, port))
-            self.take_back()
+            self.reclaim()
         except BaseException:
             self._socket.close()
             raise
@@ -133,7 +133,7 @@ class HeldPort:
         """Let a program bind it that sets SO_REUSEADDR."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
-    def take_back(self) -> None:
+    def reclaim(self) -> None:
         """Let no further program listen there, unless by SO_REUSEPORT; one that listens goes on."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
 

@@ -112,7 +112,7 @@ class PoolPolicy:
             return ()
         ready = self._observation.ready
         self._busy = {replica.name: self._busy.get(replica.name) or BusyWorker() for replica in ready}
-        measured = ((replica.name, self._busy[replica.name].look(_count(replica), now=now)) for replica in ready)
+        measured = ((replica.name, self._busy[replica.name].record(_count(replica), now=now)) for replica in ready)
         return tuple(
             Throughput(worker=name, rate=one[0], in_flight=one[1]) for name, one in measured if one is not None
         )

@@ -340,7 +340,7 @@ class Cluster(KubernetesSource):
         super().__init__({})
         self._pods = [*pods]
 
-    async def ask(self, call: Any, what: str, *, verb: str = "get", kube: Any = None) -> Any:
+    async def request(self, call: Any, what: str, *, verb: str = "get", kube: Any = None) -> Any:
         return self._pods
 
 

@@ -26,7 +26,7 @@ def said(capsys: pytest.CaptureFixture[str], *seen: int, **known: bool) -> list[
     progress = Progress(SimpleNamespace(folder=None, wanted=starting(ready=0)), **known)  # type: ignore[arg-type]
     progress.up.folder = SimpleNamespace(read_pool=lambda: next(looked))  # type: ignore[assignment]
     for now, _ in enumerate(seen):
-        progress.look(float(now))
+        progress.poll(float(now))
     return [line for line in capsys.readouterr().err.splitlines() if not line.startswith("  ")]
 
 
@@ -52,6 +52,6 @@ def test_why_a_worker_gives_no_score_is_said_once(capsys):
     message = "1 of 1 replicas are starting; w gives no score: The model `sn` does not exist."
     told = serving.model_copy(update={"reason": "NoScore", "message": message})
     pool = pool.model_copy(update={"status": pool.status.model_copy(update={"conditions": [told]})})
-    progress.say_changes(pool, 0.0)
-    progress.say_changes(pool, 1.0)
+    progress.print_changes(pool, 0.0)
+    progress.print_changes(pool, 1.0)
     assert " ".join(capsys.readouterr().err.split()) == message

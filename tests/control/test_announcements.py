@@ -112,7 +112,7 @@ class Clocks:
         """Seconds since it was renewed, as it looks at that time."""
         now = NOW + at * SECOND
         assert self._told is not None
-        return (now - self.renewals.look({"a": self._told}, now=now)["a"].at).total_seconds()
+        return (now - self.renewals.observe({"a": self._told}, now=now)["a"].at).total_seconds()
 
 
 @pytest.mark.parametrize("ahead", [-3600, -20, 0, 20, 3600])
@@ -138,26 +138,26 @@ def test_what_was_there_at_the_first_look_is_as_old_as_it_is_said_to_be() -> Non
 
 def test_what_could_not_be_renewed_lasts_longer_and_its_times_stay_what_they_were() -> None:
     renewals = Renewals()
-    renewals.look({"a": NOW}, now=NOW)
+    renewals.observe({"a": NOW}, now=NOW)
     renewals.excuse(["a", "unknown"], now=NOW + 10 * SECOND)
-    renewal = renewals.look({"a": NOW}, now=NOW + 12 * SECOND)["a"]
+    renewal = renewals.observe({"a": NOW}, now=NOW + 12 * SECOND)["a"]
     (found,) = announcements([replace(an_announcement(), renewal=renewal)], now=NOW)
     assert (found.renewed, found.seconds) == (NOW, 25)
 
 
 def test_a_renewal_ends_the_excuse() -> None:
     renewals = Renewals()
-    renewals.look({"a": NOW}, now=NOW)
+    renewals.observe({"a": NOW}, now=NOW)
     renewals.excuse(["a"], now=NOW + 10 * SECOND)
     later = NOW + 12 * SECOND
-    assert renewals.look({"a": later}, now=later)["a"] == Renewal(later, later)
+    assert renewals.observe({"a": later}, now=later)["a"] == Renewal(later, later)
 
 
 def test_what_is_gone_is_forgotten() -> None:
     renewals = Renewals()
-    renewals.look({"a": NOW}, now=NOW)
-    renewals.look({}, now=NOW + SECOND)
-    assert renewals.look({"a": NOW}, now=NOW + 9 * SECOND)["a"].at == NOW
+    renewals.observe({"a": NOW}, now=NOW)
+    renewals.observe({}, now=NOW + SECOND)
+    assert renewals.observe({"a": NOW}, now=NOW + 9 * SECOND)["a"].at == NOW
 
 
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6)), min_size=1))
@@ -165,4 +165,4 @@ def test_nothing_is_ever_renewed_in_the_future(looks: list[tuple[float, float]])
     renewals, now = Renewals(), NOW
     for told, later in looks:
         now += later * SECOND
-        assert renewals.look({"a": NOW + told * SECOND}, now=now)["a"].at <= now
+        assert renewals.observe({"a": NOW + told * SECOND}, now=now)["a"].at <= now

@@ -29,7 +29,7 @@ def measured(*looks: Look) -> tuple[float, int] | None:
     """What is said at the last look."""
     busy, said = BusyWorker(), None
     for now, answered, in_flight in looks:
-        said = busy.look(Count(answered={"router": answered}, in_flight=in_flight), now=now)
+        said = busy.record(Count(answered={"router": answered}, in_flight=in_flight), now=now)
     return said
 
 
@@ -73,9 +73,9 @@ def test_a_measurement_is_passed_on_for_a_moment_and_not_for_ever() -> None:
 def test_a_figure_that_is_missing_begins_anew() -> None:
     busy = BusyWorker()
     for now, answered, in_flight in steady(6, until=3):
-        busy.look(Count(answered={"router": answered}, in_flight=in_flight), now=now)
-    assert busy.look(None, now=3.5) is None
-    assert busy.look(Count(answered={"router": 24}, in_flight=4), now=4) is None
+        busy.record(Count(answered={"router": answered}, in_flight=in_flight), now=now)
+    assert busy.record(None, now=3.5) is None
+    assert busy.record(Count(answered={"router": 24}, in_flight=4), now=4) is None
 
 
 @given(st.lists(st.tuples(st.floats(0.05, 5), st.integers(-50, 50), st.integers(0, 8)), max_size=60))
@@ -84,7 +84,7 @@ def test_whatever_the_counters_do_nothing_impossible_is_measured(steps: list[tup
     for seconds, more, in_flight in steps:
         now, answered = now + seconds, max(0, answered + more)
         most += max(0, more)
-        said = busy.look(Count(answered={"router": answered}, in_flight=in_flight), now=now)
+        said = busy.record(Count(answered={"router": answered}, in_flight=in_flight), now=now)
         if said is not None:
             rate, least = said
             assert 0 < rate <= most / SHORTEST_SECONDS
@@ -97,7 +97,7 @@ def test_a_steady_rate_is_measured_as_it_is_whenever_the_router_restarts(rate: i
     for look in range(int(3 * LONGEST_SECONDS / apart)):
         now = look * apart
         since = now - restart * apart if look >= restart else now
-        said = busy.look(Count(answered={"router": int(rate * since)}, in_flight=3), now=now) or said
+        said = busy.record(Count(answered={"router": int(rate * since)}, in_flight=3), now=now) or said
     assert said is not None
     # A count is a whole number, so each end of a measurement is uncertain by one answer.
     assert said[0] == pytest.approx(rate, abs=2 / SHORTEST_SECONDS)

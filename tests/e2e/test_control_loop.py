@@ -92,7 +92,7 @@ def objects(
     ],
 )
 def test_a_revision_took_over_when_it_is_alone_and_good_and_so_many_serve(seen: list[Any], ended: bool) -> None:
-    assert Look.of(seen).took_over("old", 2) == ended
+    assert Look.from_objects(seen).took_over("old", 2) == ended
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def test_a_revision_took_over_when_it_is_alone_and_good_and_so_many_serve(seen: 
     ],
 )
 def test_a_pool_went_back_when_the_old_revision_is_whole_and_alone(seen: list[Any], ended: bool) -> None:
-    assert Look.of(seen).went_back("old", 2) == ended
+    assert Look.from_objects(seen).went_back("old", 2) == ended
 
 
 def test_a_course_keeps_the_fewest_that_served_and_the_reasons_in_their_order() -> None:
     course = Course(old="old", fewest=2)
     for ready in (2, 1, 2):
-        course.look(objects("old", current="new", stable="old", ready=ready))
+        course.observe(objects("old", current="new", stable="old", ready=ready))
     assert (course.fewest, course.reasons) == (1, ["Surging"])
 
 

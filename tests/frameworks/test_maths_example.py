@@ -59,7 +59,7 @@ def test_a_right_answer_is_right_in_a_thread(checker: Checker) -> None:
 
 async def test_an_answer_without_end_is_the_policys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(EXAMPLE)
-    runner = ProcessRunner(Source.of("maths:compute_score"), limits=Limits(cpu_seconds=1), env={})
+    runner = ProcessRunner(Source.from_function("maths:compute_score"), limits=Limits(cpu_seconds=1), env={})
     await runner.start()
     try:
         outcome = await runner.run(FunctionArguments(data_source="", solution_str="$9^{9^{9^9}}$", ground_truth="2"))

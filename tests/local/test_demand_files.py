@@ -36,10 +36,10 @@ class Folder:
         return path
 
     def live(self, *, at: datetime = NOW) -> list[str]:
-        return [one.name for one in self.files.look(now=at) if one.is_live(at)]
+        return [one.name for one in self.files.observe(now=at) if one.is_live(at)]
 
     def problem(self) -> str:
-        (one,) = self.files.look(now=NOW)
+        (one,) = self.files.observe(now=NOW)
         assert one.demand is None
         return one.problem or ""
 
@@ -64,16 +64,16 @@ def test_a_job_is_live_until_it_does_not_renew_its_file(folder: Folder) -> None:
 async def test_what_a_trainer_writes_is_what_is_read(folder: Folder) -> None:
     demand = Demand(job="grpo", phase="Update", samples=64, starts_in_seconds=12.5, stalled=True)
     await FileWriter(folder.pool.path).write(demand)
-    (heard,) = folder.files.look(now=datetime.now(UTC))
+    (heard,) = folder.files.observe(now=datetime.now(UTC))
     assert (heard.demand, heard.seconds, heard.note) == (demand, LEASE_SECONDS, "")
 
 
 def test_a_file_is_read_again_only_when_it_was_replaced(folder: Folder) -> None:
     folder.write()
-    (first,), (again,) = folder.files.look(now=NOW), folder.files.look(now=NOW)
+    (first,), (again,) = folder.files.observe(now=NOW), folder.files.observe(now=NOW)
     assert again.demand is first.demand
     folder.write(phase="Update")
-    (changed,) = folder.files.look(now=NOW)
+    (changed,) = folder.files.observe(now=NOW)
     assert changed.demand is not None
     assert changed.demand.phase == "Update"
 
@@ -97,7 +97,7 @@ def test_nonsense_is_told_with_what_is_wrong(folder: Folder, text: str, problem:
 
 def test_a_file_that_does_not_say_how_long_it_lasts_lasts_as_long_as_usual(folder: Folder) -> None:
     folder.write(text='{"demand": {"job": "grpo", "phase": "Rollout"}}')
-    (one,) = folder.files.look(now=NOW)
+    (one,) = folder.files.observe(now=NOW)
     assert (one.seconds, one.problem) == (15, None)
     assert one.note
 
@@ -108,7 +108,7 @@ def test_what_is_no_plain_file_or_half_written_is_passed_over(folder: Folder, tm
     os.mkfifo(folder.pool.demands / "pipe.json")
     (folder.pool.demands / "folder.json").mkdir()
     (folder.pool.demands / ".grpo.json.part").write_text("{")
-    assert folder.files.look(now=NOW) == ()
+    assert folder.files.observe(now=NOW) == ()
 
 
 def test_no_more_count_than_the_status_can_show(folder: Folder) -> None:
@@ -118,7 +118,7 @@ def test_no_more_count_than_the_status_can_show(folder: Folder) -> None:
 
 
 def test_a_pool_of_an_older_version_has_no_such_folder(tmp_path: Path) -> None:
-    assert DemandFiles(tmp_path / "demands").look(now=NOW) == ()
+    assert DemandFiles(tmp_path / "demands").observe(now=NOW) == ()
 
 
 def test_a_folder_that_cannot_be_read_ends_nothing_at_once(
@@ -139,7 +139,7 @@ def test_what_is_over_is_removed_unless_it_was_renewed_since_the_look(folder: Fo
     ended, old, renewed = folder.write("ended", phase="Ended"), folder.write("old"), folder.write("renewed")
     lapsed = folder.write("lapsed", at=NOW + RETENTION)
     late = NOW + RETENTION + 16 * SECOND
-    folder.files.look(now=late)
+    folder.files.observe(now=late)
     folder.write("renewed", at=late)
     folder.files.remove_old(now=late)
     assert [path.exists() for path in (ended, old, lapsed, renewed)] == [False, False, True, True]

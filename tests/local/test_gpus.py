@@ -149,8 +149,8 @@ async def test_replicas_of_all_pools_of_a_machine_have_gpus_of_their_own(tmp_pat
     environ = machine_of(tmp_path, 4)
     one, other = GpuShares("rl/one", environ), GpuShares("rl/other", environ)
     pair, single = a_pool(worker={"gpus": 2}).spec, a_pool().spec
-    assert [await one.take("worker-1", single), await other.take("worker-1", pair)] == [None, None]
-    assert await one.take("worker-2", single) is None
+    assert [await one.acquire("worker-1", single), await other.acquire("worker-1", pair)] == [None, None]
+    assert await one.acquire("worker-2", single) is None
     assert visible_of(one, "worker-1", "worker-2") + visible_of(other, "worker-1") == ["0", "3", "1,2"]
 
 
@@ -158,27 +158,27 @@ async def test_a_replica_without_a_gpu_is_told_who_has_them_and_gets_one_that_is
     environ = machine_of(tmp_path, 2)
     one, other = GpuShares("rl/one", environ), GpuShares("rl/other", environ)
     spec = a_pool().spec
-    assert [await one.take(name, spec) for name in ("worker-1", "worker-2")] == [None, None]
-    words = await other.take("worker-1", spec)
+    assert [await one.acquire(name, spec) for name in ("worker-1", "worker-2")] == [None, None]
+    words = await other.acquire("worker-1", spec)
     assert words == "Insufficient nvidia.com/gpu: 1 needed, 0 of 2 free; GPU 0 is rl/one's; GPU 1 is rl/one's"
     one.release("worker-2")
-    assert await other.take("worker-1", spec) is None
+    assert await other.acquire("worker-1", spec) is None
     assert visible_of(other, "worker-1") == ["1"]
 
 
 async def test_a_replica_that_lacks_a_part_of_its_gpus_keeps_none_of_them(tmp_path: Path) -> None:
     environ = machine_of(tmp_path, 2)
     one, other = GpuShares("rl/one", environ), GpuShares("rl/other", environ)
-    assert await one.take("worker-1", a_pool().spec) is None
-    assert "1 of 2 free" in str(await other.take("worker-1", a_pool(worker={"gpus": 2}).spec))
-    assert await one.take("worker-2", a_pool().spec) is None
+    assert await one.acquire("worker-1", a_pool().spec) is None
+    assert "1 of 2 free" in str(await other.acquire("worker-1", a_pool(worker={"gpus": 2}).spec))
+    assert await one.acquire("worker-2", a_pool().spec) is None
 
 
 async def test_a_replica_that_starts_again_finds_its_own_gpu(tmp_path: Path) -> None:
     shares = GpuShares("rl/one", machine_of(tmp_path, 2))
     spec = a_pool().spec
     for _ in range(2):
-        assert [await shares.take(name, spec) for name in ("worker-1", "worker-2")] == [None, None]
+        assert [await shares.acquire(name, spec) for name in ("worker-1", "worker-2")] == [None, None]
         assert visible_of(shares, "worker-1", "worker-2") == ["0", "1"]
 
 
@@ -186,20 +186,22 @@ async def test_engines_that_sleep_share_gpus_with_each_other_alone(tmp_path: Pat
     environ = machine_of(tmp_path, 2)
     sleeping = a_pool(engine={"sleep": {"enabled": True}}).spec
     pools = [GpuShares(f"rl/{name}", environ) for name in ("one", "two", "three")]
-    assert [await pool.take("worker-1", sleeping) for pool in pools] == [None] * 3
+    assert [await pool.acquire("worker-1", sleeping) for pool in pools] == [None] * 3
     assert [visible_of(pool, "worker-1") for pool in pools] == [["0"], ["1"], ["0"]]
-    assert "0 of 2 free" in str(await GpuShares("rl/awake", environ).take("worker-1", a_pool().spec))
+    assert "0 of 2 free" in str(await GpuShares("rl/awake", environ).acquire("worker-1", a_pool().spec))
 
 
 async def test_the_list_in_the_manifest_goes_before_that_of_the_environment(tmp_path: Path) -> None:
     environ = {**machine_of(tmp_path, 4), "CUDA_VISIBLE_DEVICES": "0"}
     shares = GpuShares("rl/one", environ)
     spec = a_pool(engine={"env": env_vars({"CUDA_VISIBLE_DEVICES": "2,3"})}).spec
-    assert [await shares.take(name, spec) for name in ("worker-1", "worker-2")] == [None, None]
+    assert [await shares.acquire(name, spec) for name in ("worker-1", "worker-2")] == [None, None]
     assert visible_of(shares, "worker-1", "worker-2") == ["2", "3"]
 
 
 async def test_a_broken_nvidia_smi_keeps_a_replica_waiting_in_its_words(tmp_path: Path) -> None:
     environ = machine_of(tmp_path, 1)
     stand_in_nvidia_smi(tmp_path / "programs", ["Failed to initialize NVML"], code=18)
-    assert "exit code 18: Failed to initialize NVML" in str(await GpuShares("rl/one", environ).take("w", a_pool().spec))
+    assert "exit code 18: Failed to initialize NVML" in str(
+        await GpuShares("rl/one", environ).acquire("w", a_pool().spec)
+    )

@@ -12,10 +12,10 @@ def test_a_file_that_is_locked_holds_and_one_that_is_not_is_removed(tmp_path: Pa
         path.touch()
     with living.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert holders.look(tmp_path) == ("1-living",)
+        assert holders.names(tmp_path) == ("1-living",)
         assert sorted(tmp_path.iterdir()) == [unnamed, living]
-    assert holders.look(tmp_path) == ()
+    assert holders.names(tmp_path) == ()
 
 
 def test_where_there_is_no_folder_nobody_holds(tmp_path: Path) -> None:
-    assert holders.look(tmp_path / "none") == ()
+    assert holders.names(tmp_path / "none") == ()

@@ -23,7 +23,7 @@ smg_router_request_duration_seconds_count{endpoint="other"} 4
 
 
 async def look(state: Path, session: aiohttp.ClientSession) -> list[Seen]:
-    return list(await LocalSource(environ_of(state), session).look(counted=True))
+    return list(await LocalSource(environ_of(state), session).observe(counted=True))
 
 
 async def log_of(state: Path, name: str, session: aiohttp.ClientSession) -> str:

@@ -189,7 +189,7 @@ async def test_a_local_worker_without_a_score_is_observed_with_its_reason(
     never: Any = None
     pool = a_pool()
     replica = Replica(
-        "w", pool, created=datetime.now(UTC), run=run, command=never, take_gpus=never, session=session, key=None
+        "w", pool, created=datetime.now(UTC), run=run, command=never, acquire_gpus=never, session=session, key=None
     )
 
     async def listens() -> bool:

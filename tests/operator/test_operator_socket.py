@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rewardpool_operator import operator_socket
-from rewardpool_operator.operator_socket import HEALTH_PATH, METRICS_PATH, SECONDS, Answers, ask, listen, serve
+from rewardpool_operator.operator_socket import HEALTH_PATH, METRICS_PATH, SECONDS, Answers, listen, request, serve
 
 WELL = {"ok": True, "failing": {}}
 UNWELL = {"ok": False, "failing": {"team-a/secret-project": "the key cannot be read"}}
@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
 async def test_an_answer_of_any_length_comes_whole(path: Path) -> None:
     said = "x" * 5_000_000
     async with served(path, answering(said)):
-        assert json.loads(await ask(path, HEALTH_PATH)) == said
+        assert json.loads(await request(path, HEALTH_PATH)) == said
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ async def test_an_answer_of_any_length_comes_whole(path: Path) -> None:
 async def test_what_is_no_path_or_fails_has_no_answer_and_the_next_one_has(path: Path, asked: str) -> None:
     async with served(path, answering(WELL)):
         with pytest.raises(OSError, match="the operator does not answer"):
-            await ask(path, asked)
-        assert json.loads(await ask(path, HEALTH_PATH)) == WELL
+            await request(path, asked)
+        assert json.loads(await request(path, HEALTH_PATH)) == WELL
 
 
 async def is_answered(path: Path) -> bool:
     try:
-        return bool(await ask(path, HEALTH_PATH))
+        return bool(await request(path, HEALTH_PATH))
     except OSError:
         return False
 
@@ -84,7 +84,7 @@ async def test_an_answer_longer_than_any_is_refused(path: Path, monkeypatch: pyt
     monkeypatch.setattr(operator_socket, "MAX_ANSWER", 10)
     async with served(path, answering(WELL)):
         with pytest.raises(OSError, match="the operator does not answer"):
-            await ask(path, HEALTH_PATH)
+            await request(path, HEALTH_PATH)
 
 
 async def test_who_asks_on_and_on_has_half_of_the_operators_time_at_most(path: Path) -> None:
@@ -94,14 +94,14 @@ async def test_who_asks_on_and_on_has_half_of_the_operators_time_at_most(path: P
 
     async with served(path, {HEALTH_PATH: answer}):
         began = monotonic()
-        await asyncio.gather(*(ask(path, HEALTH_PATH) for _ in range(4)))
+        await asyncio.gather(*(request(path, HEALTH_PATH) for _ in range(4)))
         assert monotonic() - began >= (4 + 3) * 0.05
 
 
 async def test_a_socket_that_a_process_before_left_is_replaced(path: Path) -> None:
     listen(path).close()
     async with served(path, answering(WELL)):
-        assert json.loads(await ask(path, HEALTH_PATH)) == WELL
+        assert json.loads(await request(path, HEALTH_PATH)) == WELL
 
 
 def test_no_other_file_is_replaced(path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_the_socket_outlives_a_connection_that_cannot_be_taken(
     monkeypatch.setattr(operator_socket, "ACCEPT_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(loop, "sock_accept", accept_later)
     async with served(path, answering(WELL)):
-        assert json.loads(await ask(path, HEALTH_PATH)) == WELL
+        assert json.loads(await request(path, HEALTH_PATH)) == WELL
 
 
 async def probed(path: Path) -> tuple[int, str]:

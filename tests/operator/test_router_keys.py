@@ -41,13 +41,13 @@ async def admin(router: OneKey) -> AsyncIterator[RouterAdmin]:
 
 
 async def test_the_key_that_worked_is_presented_first(router: OneKey, admin: RouterAdmin) -> None:
-    admin.take_keys(["new", "old"])
+    admin.set_keys(["new", "old"])
     await admin.workers()
     assert router.presented == ["old"]
 
 
 async def test_a_router_that_was_restarted_with_the_other_key_is_spoken_to(router: OneKey, admin: RouterAdmin) -> None:
-    admin.take_keys(["new", "old"])
+    admin.set_keys(["new", "old"])
     router.key = "new"
     await admin.workers()
     await admin.workers()
@@ -55,14 +55,14 @@ async def test_a_router_that_was_restarted_with_the_other_key_is_spoken_to(route
 
 
 async def test_a_router_that_takes_none_of_them_refuses(router: OneKey, admin: RouterAdmin) -> None:
-    admin.take_keys(["new", "newer"])
+    admin.set_keys(["new", "newer"])
     with pytest.raises(RouterDeniedError, match="the admin key is refused") as caught:
         await admin.workers()
     assert "newer" not in str(caught.value)
 
 
 async def test_a_key_that_ended_is_presented_no_more(router: OneKey, admin: RouterAdmin) -> None:
-    admin.take_keys(["new"])
+    admin.set_keys(["new"])
     with pytest.raises(RouterDeniedError):
         await admin.workers()
     assert router.presented == ["new"]

@@ -32,8 +32,8 @@ def seen(key: str = "rl/rm", *, answered: int | None = None) -> Seen:
 def test_a_rate_is_what_was_answered_between_two_looks() -> None:
     history = History()
     for at, answered in ((0.0, 100), (1.0, 110), (5.0, 150)):
-        history.take([seen(answered=answered)], now=at)
-    traffic = history.of("rl/rm").traffic
+        history.record([seen(answered=answered)], now=at)
+    traffic = history.get("rl/rm").traffic
     assert traffic is not None
     assert (traffic.per_second, traffic.mean_seconds) == (10.0, 2.0)
 
@@ -41,8 +41,8 @@ def test_a_rate_is_what_was_answered_between_two_looks() -> None:
 def test_a_router_that_counts_anew_begins_another_rate() -> None:
     history = History()
     for at, answered in ((0.0, 100), (5.0, 3), (10.0, 53)):
-        history.take([seen(answered=answered)], now=at)
-    traffic = history.of("rl/rm").traffic
+        history.record([seen(answered=answered)], now=at)
+    traffic = history.get("rl/rm").traffic
     assert traffic is not None
     assert traffic.per_second == 10.0
 
@@ -50,8 +50,8 @@ def test_a_router_that_counts_anew_begins_another_rate() -> None:
 def test_there_is_no_rate_where_the_routers_do_not_say() -> None:
     history = History()
     for at, answered in ((0.0, 100), (5.0, 200), (6.0, None)):
-        history.take([seen(answered=answered)], now=at)
-    assert history.of("rl/rm").traffic is None
+        history.record([seen(answered=answered)], now=at)
+    assert history.get("rl/rm").traffic is None
 
 
 def test_a_latency_is_none_where_nothing_was_answered() -> None:
@@ -76,18 +76,18 @@ def test_a_quantile_is_taken_between_two_bounds(within: dict[float, int], expect
 def test_samples_are_some_seconds_apart_and_an_hour_at_most() -> None:
     history = History()
     for second in range(0, int((MAX_SAMPLES + 5) * SAMPLE_SECONDS), 2):
-        history.take([seen()], now=float(second))
-    samples = history.of("rl/rm").samples
+        history.record([seen()], now=float(second))
+    samples = history.get("rl/rm").samples
     assert len(samples) == MAX_SAMPLES
     assert {after.at - before.at for before, after in pairwise(samples)} == {SAMPLE_SECONDS}
 
 
 def test_a_pool_that_is_gone_is_forgotten() -> None:
     history = History()
-    history.take([seen()], now=0.0)
-    history.take([], now=10.0)
-    history.take([seen()], now=20.0)
-    assert [sample.at for sample in history.of("rl/rm").samples] == [20.0]
+    history.record([seen()], now=0.0)
+    history.record([], now=10.0)
+    history.record([seen()], now=20.0)
+    assert [sample.at for sample in history.get("rl/rm").samples] == [20.0]
 
 
 def sample(at: float, **others: float | None) -> Sample:
@@ -119,12 +119,12 @@ def test_means_are_kept_as_they_were_and_a_week_of_them_at_most() -> None:
 def test_a_mean_is_of_the_samples_since_the_one_before_and_the_first_comes_at_once() -> None:
     history = History()
     for second in range(0, int(2 * MEAN_SECONDS) + 1, int(SAMPLE_SECONDS)):
-        history.take([seen()], now=float(second))
-    assert [one.at for one in history.of("rl/rm").means.since(0.0)] == [0.0, MEAN_SECONDS, 2 * MEAN_SECONDS]
+        history.record([seen()], now=float(second))
+    assert [one.at for one in history.get("rl/rm").means.since(0.0)] == [0.0, MEAN_SECONDS, 2 * MEAN_SECONDS]
 
 
 def test_a_look_without_counts_leaves_the_rate_to_the_next_one_that_has_them() -> None:
     history = History()
     for at, answered in ((0.0, 100), (30.0, None), (60.0, 700)):
-        history.take([seen(answered=answered)], now=at, counted=answered is not None)
-    assert [one.per_second for one in history.of("rl/rm").samples] == [None, None, 10.0]
+        history.record([seen(answered=answered)], now=at, counted=answered is not None)
+    assert [one.per_second for one in history.get("rl/rm").samples] == [None, None, 10.0]

@@ -42,11 +42,11 @@ class CountingSource(ScriptedSource):
         super().__init__(end)
         self.counted: list[bool] = []
 
-    async def look(self, *, counted: bool) -> Sequence[Seen]:
+    async def observe(self, *, counted: bool) -> Sequence[Seen]:
         self.looks += 1
         self.counted.append(counted)
         await asyncio.sleep(0)
-        return await super().look(counted=counted)
+        return await super().observe(counted=counted)
 
 
 class OneNamespace:

@@ -167,5 +167,5 @@ def test_gpu_seconds_are_shown_by_job_and_what_no_job_used_after_them() -> None:
 
 async def test_the_scripted_pools_have_five_states() -> None:
     source = ScriptedSource(NOW)
-    shown = [detail_of(one, History().of(one.pool.key)).summary for one in await source.look(counted=True)]
+    shown = [detail_of(one, History().get(one.pool.key)).summary for one in await source.observe(counted=True)]
     assert [line.tone for line in shown] == ["good", "good", "good", "idle", "bad"]

@@ -45,7 +45,7 @@ async def succeeded(attempts: Mapping[str, Any], key: Path, boundary: Boundary |
     """Return which attempts succeed, each in a call of its own."""
     limits = Limits(concurrency=2, cpu_seconds=60, idle_seconds=60)
     env = environment((), os.environ)
-    runner = ProcessRunner(Source.of("reaching:compute_score"), limits=limits, env=env, boundary=boundary)
+    runner = ProcessRunner(Source.from_function("reaching:compute_score"), limits=limits, env=env, boundary=boundary)
     try:
         await runner.start()
         found = []
@@ -81,7 +81,9 @@ async def test_code_beneath_the_hidden_folder_is_loaded_where_it_is_shown(
     (tmp_path / "key").write_text(KEY)
     monkeypatch.syspath_prepend(tmp_path / "code")
     boundary = Boundary(key_file=str(tmp_path / "key"), hidden=str(tmp_path), shown=sys.path)
-    runner = ProcessRunner(Source.of("hidden_rewards:compute_score"), limits=Limits(), env={}, boundary=boundary)
+    runner = ProcessRunner(
+        Source.from_function("hidden_rewards:compute_score"), limits=Limits(), env={}, boundary=boundary
+    )
     try:
         await runner.start()
         assert list(runner.reached) == []

@@ -44,7 +44,9 @@ def sample(what: str, truth: Any = None) -> FunctionArguments:
 async def running(
     function: Any = "hostile:compute_score", *, limits: Limits = LIMITS, env: tuple[str, ...] = (), printed: Any = None
 ) -> AsyncIterator[ProcessRunner]:
-    runner = ProcessRunner(Source.of(function), limits=limits, env=environment(env, os.environ), printed=printed)
+    runner = ProcessRunner(
+        Source.from_function(function), limits=limits, env=environment(env, os.environ), printed=printed
+    )
     try:
         await runner.start()
         yield runner
@@ -349,13 +351,13 @@ def test_what_another_process_cannot_have_is_refused_by_name() -> None:
     with pytest.raises(
         FunctionLoadError, match=r"cannot load the function .*lambda.* '_thread.lock' object.*run_in: threads"
     ):
-        Source.of(lambda **_: float(lock.locked()))
+        Source.from_function(lambda **_: float(lock.locked()))
 
 
 def test_a_function_of_a_module_that_can_be_imported_goes_by_its_name() -> None:
     # By its name: another folder of the tests is called so.
     function = importlib.import_module("hostile").compute_score
-    assert Source.of(function).reference == "hostile:compute_score"
+    assert Source.from_function(function).reference == "hostile:compute_score"
 
 
 # What a call may use

@@ -98,7 +98,7 @@ def test_a_held_port_refuses_connections_and_may_be_had_again_after_a_server() -
         port.lend()
         with Listening(os.getuid(), port.number, socket.SO_REUSEADDR) as one:
             assert one.got_it
-            port.take_back()
+            port.reclaim()
             socket.create_connection(("127.0.0.1", port.number)).close()
     port.release()
     HeldPort(port.number).release()
@@ -121,7 +121,7 @@ def test_another_user_cannot_have_a_held_port_also_after_its_program_ended(optio
             assert not other.got_it
     port.lend()
     with Listening(os.getuid(), port.number, socket.SO_REUSEADDR) as own:
-        port.take_back()
+        port.reclaim()
     with Listening(NOBODY, port.number, *options) as other:
         assert not other.got_it
     port.release()

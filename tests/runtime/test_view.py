@@ -75,7 +75,7 @@ from rewardpool_runtime.guard.function import Boundary
 async def main(key):
     boundary = Boundary(key_file=key, hidden=os.path.dirname(key), network=False)
     limits = Limits(concurrency=2, cpu_seconds=60, idle_seconds=60)
-    source = Source.of("reaching:compute_score")
+    source = Source.from_function("reaching:compute_score")
     runner = ProcessRunner(source, limits=limits, env=environment((), os.environ), boundary=boundary)
     await runner.start()
     found = []

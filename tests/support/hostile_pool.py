@@ -143,7 +143,7 @@ class HostilePool:
         reconciler = PoolReconciler(shared, KEY, wake=lambda: None)
         try:
             for _ in range(count):
-                assert await reconciler.look(Acting.FULL, pools=1) is not None
+                assert await reconciler.reconcile(Acting.FULL, pools=1) is not None
         finally:
             reconciler.close()
             logger.removeHandler(failed)

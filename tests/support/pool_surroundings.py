@@ -196,11 +196,11 @@ class Surroundings:
         conditions = self.pool.get("status", {}).get("conditions", [])
         return next((condition for condition in conditions if condition["type"] == kind), {})
 
-    async def look(self, acting: Acting = Acting.FULL) -> list[str]:
+    async def reconcile(self, acting: Acting = Acting.FULL) -> list[str]:
         """One pass; what it wrote."""
         before = len(self.kube.writes)
         await asyncio.sleep(0.001)  # what is polled in the background goes on
-        if await self.reconciler.look(acting, pools=1) is None:
+        if await self.reconciler.reconcile(acting, pools=1) is None:
             self.reconciler.close()
             self.store.put(resources.POOLS, self.pool)
             self.reconciler = self.a_reconciler()
@@ -208,7 +208,7 @@ class Surroundings:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Make a pass, which may never end, until this holds."""
-        looking = asyncio.ensure_future(self.look())
+        looking = asyncio.ensure_future(self.reconcile())
         try:
             async with asyncio.timeout(5):
                 while not holds():  # noqa: ASYNC110 - a pass tells nobody how far it is
@@ -220,7 +220,7 @@ class Surroundings:
         """Until the pool serves."""
         deployments: tuple[Object, ...] = ()
         while not deployments:
-            await self.look()
+            await self.reconcile()
             objects = self.store.objects(KEY)
             assert objects is not None
             deployments = objects.worker_deployments()
@@ -230,7 +230,7 @@ class Surroundings:
         for pod in (worker, router):
             self.store.put(resources.PODS, self.kube.keep(resources.PODS, pod))
         for _ in range(6):
-            await self.look()
+            await self.reconcile()
 
     async def _observed(self, name: str) -> Router:
         if self.silent:

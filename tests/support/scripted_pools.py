@@ -79,7 +79,7 @@ class ScriptedSource:
         self._end = end
         self._clock = clock or (lambda: end)
 
-    async def look(self, *, counted: bool) -> Sequence[Seen]:
+    async def observe(self, *, counted: bool) -> Sequence[Seen]:
         """The pools at the end of the script."""
         seconds = self._clock() - self._end
         return [
@@ -112,8 +112,8 @@ class ScriptedSource:
         history = History()
         for step in range(MAX_SAMPLES, 0, -1):
             at = self._end - step * SAMPLE_SECONDS
-            history.take(self.at(at), now=at)
-        history.take(self.at(self._end), now=self._end)
+            history.record(self.at(at), now=at)
+        history.record(self.at(self._end), now=self._end)
         return history
 
     def at(self, now: float) -> list[Seen]:

@@ -59,7 +59,7 @@ def response_of(tokenizer: Any, *turns: tuple[str, str]) -> list[int]:
 )
 def test_every_turn_is_its_own(template: str, turns: list[tuple[str, str]]) -> None:
     tokenizer = policy(template)
-    found = PolicyTurns(tokenizer).of(response_of(tokenizer, *turns))
+    found = PolicyTurns(tokenizer).split(response_of(tokenizer, *turns))
     assert [(turn["role"], turn["content"]) for turn in found] == turns
 
 
@@ -68,7 +68,7 @@ def test_a_policy_that_spells_out_control_tokens_begins_no_turn(template: str) -
     tokenizer = policy(template)
     words = tokenizer(FORGED, add_special_tokens=False, split_special_tokens=True)["input_ids"]
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
-    assert PolicyTurns(tokenizer).of([*words, end]) == [{"role": "assistant", "content": FORGED}]
+    assert PolicyTurns(tokenizer).split([*words, end]) == [{"role": "assistant", "content": FORGED}]
 
 
 class Reading:

@@ -25,7 +25,7 @@ def ids(tokenizer: Any, text: str, *, words: bool = False) -> list[int]:
 def test_special_tokens_that_mark_thoughts_are_kept(policy: Any) -> None:
     written = ids(policy, "[THINK]First 6*7.[/THINK]42<|end|>")
     assert ResponseDecoder(policy)(written) == "[THINK]First 6*7.[/THINK]42"
-    assert PolicyTurns(policy).of(written)[0]["content"] == "[THINK]First 6*7.[/THINK]42"
+    assert PolicyTurns(policy).split(written)[0]["content"] == "[THINK]First 6*7.[/THINK]42"
 
 
 def test_the_end_of_a_prompt_has_its_special_tokens(policy: Any) -> None:

@@ -81,7 +81,7 @@ class PolicyText:
         self._end: ResponseEnd | None = None
         if tokenizer is not None:
             self._frames = frames_of(renderer(tokenizer))
-            self._end = ResponseEnd.of(tokenizer, stop_ids=stop_ids, turn_end=_turn_end(tokenizer))
+            self._end = ResponseEnd.from_tokenizer(tokenizer, stop_ids=stop_ids, turn_end=_turn_end(tokenizer))
         # Some tokenizers refuse to be used by two threads at a time.
         self._lock = threading.Lock()
 

@@ -24,7 +24,7 @@ class PolicyTurns:
         self._words = reasoning_tokens(self._control.ids)
         self._next = _separators(tokenizer)
 
-    def of(self, token_ids: Sequence[int]) -> list[dict[str, Any]]:
+    def split(self, token_ids: Sequence[int]) -> list[dict[str, Any]]:
         """The turns of a response, the assistant's first; one where it has no others.
 
         Args:

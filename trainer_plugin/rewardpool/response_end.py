@@ -37,7 +37,9 @@ class ResponseEnd:
     ids: frozenset[int] = field(default_factory=frozenset)
 
     @classmethod
-    def of(cls, tokenizer: Any, *, stop_ids: Iterable[int] = (), turn_end: str | None = None) -> "ResponseEnd":
+    def from_tokenizer(
+        cls, tokenizer: Any, *, stop_ids: Iterable[int] = (), turn_end: str | None = None
+    ) -> "ResponseEnd":
         """Read them off a loaded tokenizer.
 
         Args:

@@ -71,7 +71,7 @@ async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_:
         ConfigError: The config is wrong, or what `open_reward` raises.
     """
     began = time.monotonic()
-    lazy, text = await asyncio.to_thread(_of, args)
+    lazy, text = await asyncio.to_thread(_from_args, args)
     samples = list(sample) if isinstance(sample, Sequence) else [sample]
     opened = lazy.opened()
     if opened.needs_group and not isinstance(sample, Sequence):
@@ -194,7 +194,7 @@ _opened: dict[str, tuple[LazyReward, PolicyText]] = {}
 """By config: slime looks the function up by its path, so what it shares lives here."""
 
 
-def _of(args: Any) -> tuple[LazyReward, PolicyText]:
+def _from_args(args: Any) -> tuple[LazyReward, PolicyText]:
     """The reward that the arguments configure, opened, and how prompts are read. Raises RewardPoolError."""
     spec = getattr(args, "reward", None) or {}
     policy = args.hf_checkpoint  # whose special tokens are in the responses

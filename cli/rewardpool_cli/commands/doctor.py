@@ -74,12 +74,12 @@ def _cluster_check(target: Target, environ: Mapping[str, str]) -> Check:
     if not is_configured(environ):
         return Check(place="cluster", name="kubeconfig", look=lambda: [NO_CLUSTER], seconds=1.0)
     # Slow to import, so only where there is one to ask; and here, since it is no silence of the API server.
-    from rewardpool_cli.doctor.cluster import look
+    from rewardpool_cli.doctor.cluster import check
 
     return Check(
         place="cluster",
         name="API server",
-        look=partial(look, target, environ),
+        look=partial(check, target, environ),
         seconds=CLUSTER_SECONDS,
         essential=True,
     )

@@ -65,12 +65,12 @@ class Seen:
     """Verb → whether the user has it on rewardpools."""
 
 
-def look(target: Target, environ: Mapping[str, str]) -> list[Finding]:
+def check(target: Target, environ: Mapping[str, str]) -> list[Finding]:
     """All lines about the cluster of a target."""
-    return asyncio.run(_look(target, environ))
+    return asyncio.run(_check(target, environ))
 
 
-async def _look(target: Target, environ: Mapping[str, str]) -> list[Finding]:
+async def _check(target: Target, environ: Mapping[str, str]) -> list[Finding]:
     async with AsyncExitStack() as stack:
         try:
             # A plugin of the kubeconfig may fetch credentials.

@@ -138,7 +138,7 @@ async def replicas_of(endpoint: Endpoint, pool: RewardPool) -> list[Replica]:
 async def _pods(source: KubernetesSource, pool: RewardPool) -> list[tuple[str, Replica]]:
     namespace = pool.metadata.namespace
     selector = f"{names.LABEL_POOL}={pool.metadata.name},{names.LABEL_COMPONENT}={names.COMPONENT_WORKER}"
-    pods: list[Object] | None = await source.ask(
+    pods: list[Object] | None = await source.request(
         lambda kube: kube.list(PODS, namespace, selector=selector), f"pods in namespace {namespace}", verb="list"
     )
     workers = [worker_of(pod) for pod in pods or () if is_ready(pod)]

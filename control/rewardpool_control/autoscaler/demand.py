@@ -195,7 +195,7 @@ def _by_samples(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[flo
     tokens = demand.tokens / samples if demand.tokens and samples else None
     if fleet.rate is not None:
         seconds = demand.spread_seconds + policy.drain_seconds
-        rate = fleet.rate if tokens is None else fleet.rate.of(tokens)
+        rate = fleet.rate if tokens is None else fleet.rate.for_tokens(tokens)
         return samples / rate.within(seconds), f"{samples} samples in {seconds:g} s, {rate.words}"
     if fleet.queue_depth is not None:
         ask = queue_depth.ask(fleet.queue_depth, requests=samples, tokens=tokens, noun="samples")

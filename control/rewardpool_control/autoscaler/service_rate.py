@@ -137,7 +137,7 @@ class ServiceRate:
     tokens: float | None = None
     """Tokens of a sample, for which the rest is; None where they do not count."""
 
-    def of(self, tokens: float) -> "ServiceRate":
+    def for_tokens(self, tokens: float) -> "ServiceRate":
         """Return the rate for samples of so many tokens."""
         return self if self.tokens is None else replace(self, tokens=tokens)
 
@@ -182,7 +182,7 @@ def service_rate(
     """
     if known is not None:
         rate = ServiceRate(per_second=known.per_replica, in_flight=known.in_flight, tokens=known.tokens_per_sample)
-        return rate if tokens is None else rate.of(tokens)
+        return rate if tokens is None else rate.for_tokens(tokens)
     if spec.initial_per_replica is not None:
         return ServiceRate(per_second=spec.initial_per_replica, in_flight=0)
     return None

@@ -23,15 +23,15 @@ was, and losing an event or a pass costs a delay and never a wrong state.
 
 from rewardpool_control.decide.agreement import check_agreement
 from rewardpool_control.decide.disruption import protected_gateways, protected_routers, protected_workers
-from rewardpool_control.decide.drain import leave
+from rewardpool_control.decide.drain import plan_drain
 from rewardpool_control.decide.load import observed_load
 from rewardpool_control.decide.node_loss import as_reached
-from rewardpool_control.decide.parking import park, parked_beyond
+from rewardpool_control.decide.parking import parked_beyond, plan_parking
 from rewardpool_control.decide.replicas import wanted_replicas
-from rewardpool_control.decide.revisions import as_admitted, judge
+from rewardpool_control.decide.revisions import as_admitted, choose_revision
 from rewardpool_control.decide.rollout import allocate
 from rewardpool_control.decide.router_readiness import expose_and_conceal
-from rewardpool_control.decide.sleeping import rest
+from rewardpool_control.decide.sleeping import plan_sleep
 from rewardpool_control.decide.status import status_and_events
 from rewardpool_control.decide.worker_lists import reconcile_routers
 from rewardpool_control.plan import Plan
@@ -47,12 +47,12 @@ def decide(snapshot: Snapshot) -> Plan:
     recommendation = wanted_replicas(snapshot)
     scaling = recommendation.scaling
     parked_beyond_desired = parked_beyond(snapshot.pool, scaling.desired)
-    choice = judge(snapshot, scaling.desired, parked=parked_beyond_desired)
+    choice = choose_revision(snapshot, scaling.desired, parked=parked_beyond_desired)
     snapshot = as_admitted(snapshot, choice)
     rollout = allocate(snapshot, scaling.desired, choice, parked=parked_beyond_desired)
-    leaving = leave(snapshot, rollout.sizes, choice.kept)
-    sleeping = rest(snapshot, leaving)
-    parked = park(snapshot, desired=scaling.desired, target=choice.target, leaving=leaving)
+    leaving = plan_drain(snapshot, rollout.sizes, choice.kept)
+    sleeping = plan_sleep(snapshot, leaving)
+    parked = plan_parking(snapshot, desired=scaling.desired, target=choice.target, leaving=leaving)
     apart = choice.barred | sleeping.barred | parked
     agreement = check_agreement(snapshot, apart=apart)
     lists = reconcile_routers(snapshot, leaving, barred=apart | agreement.barred)

@@ -40,7 +40,7 @@ class Drain:
         return worker.draining_since is None or worker.name in self.undrain
 
 
-def leave(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ()) -> Drain:
+def plan_drain(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ()) -> Drain:
     """Bring every revision to its size without losing what is in flight.
 
     Revisions of `kept` have their set also without a worker.

@@ -15,7 +15,7 @@ from rewardpool_control.decide.drain import Drain
 from rewardpool_control.decide.events import condition_events
 from rewardpool_control.decide.model_status import model_status
 from rewardpool_control.decide.node_loss import as_reached
-from rewardpool_control.decide.parking import park
+from rewardpool_control.decide.parking import plan_parking
 from rewardpool_control.decide.router_readiness import RouterReadiness, expose_and_conceal
 from rewardpool_control.decide.worker_lists import WorkerListChanges, reconcile_routers
 from rewardpool_control.plan import Plan
@@ -39,7 +39,7 @@ def _parked(snapshot: Snapshot) -> frozenset[str]:
     if scaling is None:
         return frozenset()
     target = rollout.target_revision if rollout is not None else snapshot.revision
-    return park(snapshot, desired=scaling.desired, target=target, leaving=Drain())
+    return plan_parking(snapshot, desired=scaling.desired, target=target, leaving=Drain())
 
 
 def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> Plan:

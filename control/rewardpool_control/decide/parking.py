@@ -21,7 +21,7 @@ def parked_beyond(pool: RewardPool, desired: int) -> int:
     return max(0, min(scaling.parked, scaling.max_replicas - desired))
 
 
-def park(snapshot: Snapshot, *, desired: int, target: str, leaving: Drain) -> frozenset[str]:
+def plan_parking(snapshot: Snapshot, *, desired: int, target: str, leaving: Drain) -> frozenset[str]:
     """The names of those that no router may have; none of a pool that parks none."""
     scaling = snapshot.pool.spec.autoscaling
     if scaling is None or not scaling.parked:

@@ -62,7 +62,7 @@ class RevisionChoice:
         return _if_outcome(self.parity, "Unusable")
 
 
-def judge(snapshot: Snapshot, desired: int, *, parked: int = 0) -> RevisionChoice:
+def choose_revision(snapshot: Snapshot, desired: int, *, parked: int = 0) -> RevisionChoice:
     """Distinguish good revisions from failed ones, and choose the target.
 
     `parked` workers answer beyond the desired ones, and no router lists them.

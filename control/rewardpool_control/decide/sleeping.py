@@ -26,7 +26,7 @@ class Sleeping:
     status: SleepStatus | None = None
 
 
-def rest(snapshot: Snapshot, leaving: Drain) -> Sleeping:
+def plan_sleep(snapshot: Snapshot, leaving: Drain) -> Sleeping:
     """Decide which engines sleep: none where they cannot be put to sleep."""
     if snapshot.holders is None or not snapshot.pool.spec.engine.sleep.enabled:
         return Sleeping()

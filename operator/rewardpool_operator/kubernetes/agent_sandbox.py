@@ -20,12 +20,12 @@ class AgentSandbox:
 
     def is_being_listed(self, namespace: str) -> bool:
         """Return whether the claims there are not all known yet, which the next moments change."""
-        reflector = self._of(namespace)
+        reflector = self._get(namespace)
         return reflector is not None and reflector.problem is None and not reflector.synced.is_set()
 
     def problem(self, namespace: str) -> str | None:
         """Return why no claims can be made there, and what to do; None where they can."""
-        reflector = self._of(namespace)
+        reflector = self._get(namespace)
         advice = "or leave spec.sandbox.runtime out"
         if reflector is None:
             return f"this operator makes no SandboxClaims: set agentSandbox.enabled of its chart to true, {advice}"
@@ -33,7 +33,7 @@ class AgentSandbox:
             return None
         return f"{KIND} cannot be watched here ({reflector.problem.strip()}): install agent-sandbox, {advice}"
 
-    def _of(self, namespace: str) -> Reflector | None:
+    def _get(self, namespace: str) -> Reflector | None:
         return self._reflectors.get(namespace) or self._reflectors.get("")
 
 

@@ -77,7 +77,7 @@ def demand_of(lease: Object) -> Demand:
 def announcements_of(leases: Sequence[Object], *, renewals: Renewals, now: datetime) -> tuple[Announcement, ...]:
     """Return the announcements of Leases."""
     written = dict(readable("leases", leases, _renewed, name=lambda lease: lease["metadata"]["name"]))
-    renewed = renewals.look(written, now=now)
+    renewed = renewals.observe(written, now=now)
     unread = [
         UnreadAnnouncement(
             name=lease["metadata"]["name"],
@@ -114,7 +114,7 @@ class Demands:
         self.refused: str | None = None
         """Reason for which it was unknown, at the last question, whether a demand lapsed; it counts meanwhile."""
 
-    async def look(self, leases: Sequence[Object], *, now: datetime, away: bool = False) -> tuple[Announcement, ...]:
+    async def observe(self, leases: Sequence[Object], *, now: datetime, away: bool = False) -> tuple[Announcement, ...]:
         """Return the present announcements.
 
         While the API server is away no job can renew anything.
@@ -213,14 +213,14 @@ class Strays:
             if not self._may_act():
                 continue
             try:
-                await self.look(now=datetime.now(UTC))
+                await self.reconcile(now=datetime.now(UTC))
             except (KubeError, KubeUnreachableError) as error:
                 log.warning("demands for pools that are not there: %s", error)
             except Exception:
                 # Whatever somebody wrote into a Lease must not end the care for pools.
                 log.exception("demands for pools that are not there are not looked at now")
 
-    async def look(self, *, now: datetime) -> None:
+    async def reconcile(self, *, now: datetime) -> None:
         """Warn their trainers, and remove what is old."""
         found = self._store.strays(resources.LEASES)
         strays = {key: leases for key, leases in found.items() if self._is_known(key[0])}
@@ -230,7 +230,7 @@ class Strays:
         self._recorded &= uids
         room = AT_A_TIME
         for key, leases in strays.items():
-            await self._demands[key].look(leases, now=now)
+            await self._demands[key].observe(leases, now=now)
             room -= await self._demands[key].remove_old(leases, now=now, most=room)
             for lease in leases:
                 uid = lease["metadata"]["uid"]

@@ -52,7 +52,7 @@ class Ensure:
         self._is_there = False
         """True if the API server has the pool."""
 
-    async def bring_about(self, manifest: Object) -> bool:
+    async def apply(self, manifest: Object) -> bool:
         """Make or apply the stamped manifest, unless the live object is what it says; whether anything was written.
 
         Raises:

@@ -48,7 +48,7 @@ class EventCorrelator:
     _room: float = ROOM
     _refilled_at: float = 0.0
 
-    def take(self, event: Event, *, now: float) -> Event | Repeat | None:
+    def correlate(self, event: Event, *, now: float) -> Event | Repeat | None:
         """Return what to write for this piece of news: an event, the count of an earlier one, or None."""
         self._forget(now)
         known = self._recorded.get(event)

@@ -75,7 +75,7 @@ class Manager:
         self._acting = acting
         self._reconcilers: dict[Key, PoolReconciler] = {}
         self._has_ended = False
-        self._workers: Workers[Key] = Workers(self._look)
+        self._workers: Workers[Key] = Workers(self._reconcile)
         self._budgets = Budgets(self.store, over_namespaces=budgets)
         self._upgrade_slots = UpgradeSlots(concurrent_upgrades, wake=lambda key: self._changed([key]))
         watched = namespaces or ("",)
@@ -203,7 +203,7 @@ class Manager:
             if key in self._reconcilers or self.store.pool(key) is not None:
                 self._workers.add(key, after=after)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key) -> float | None:
         acting = self._acting()
         if acting is Acting.NONE or not self._namespaces.is_known(key[0]):
             return None
@@ -215,7 +215,7 @@ class Manager:
             reconciler = None
         if reconciler is None:
             reconciler = self._reconcilers[key] = PoolReconciler(self._shared, key, wake=lambda: self._changed([key]))
-        again = await reconciler.look(acting, pools=len(self._reconcilers))
+        again = await reconciler.reconcile(acting, pools=len(self._reconcilers))
         if again is None:
             self._close(key)
             # It may have been made anew during the pass.

@@ -65,7 +65,7 @@ class MountedFiles:
         """While one is made or deleted everybody else waits for what comes of it."""
         self._seen: set[FilesRef] = set()
 
-    async def bring_about(self, manifest: Object) -> None:
+    async def ensure(self, manifest: Object) -> None:
         """Make the ConfigMap, unless it is there; keep it for now.
 
         Raises:

@@ -58,7 +58,7 @@ class Namespaces:
 
     def is_known(self, namespace: str) -> bool:
         """Return whether everything in it was listed once, so that its pools may be looked after."""
-        return all(reflector.synced.is_set() for reflector in self._of(namespace))
+        return all(reflector.synced.is_set() for reflector in self._get(namespace))
 
     def is_being_listed(self, namespace: str) -> bool:
         """Return whether what the store has of it may be a part only, which the next moments complete."""
@@ -66,7 +66,7 @@ class Namespaces:
 
     def problem(self, namespace: str) -> str | None:
         """Return what the operator may not read there, in the API server's words; None when it may read all."""
-        found = (f"{one.resource.plural}: {one.problem}" for one in self._of(namespace) if one.problem)
+        found = (f"{one.resource.plural}: {one.problem}" for one in self._get(namespace) if one.problem)
         return printable("; ".join(found), most=MAX_MESSAGE) or None
 
     def not_served(self) -> dict[str, str]:
@@ -82,7 +82,7 @@ class Namespaces:
                 group.create_task(self._start(namespace), name=f"start of {namespace or ALL}")
             group.create_task(self._report_forever(), name="namespaces")
 
-    def _of(self, namespace: str) -> Sequence[Reflector]:
+    def _get(self, namespace: str) -> Sequence[Reflector]:
         return self._reflectors.get(namespace) or self._reflectors.get("", ())
 
     async def _start(self, namespace: str) -> None:

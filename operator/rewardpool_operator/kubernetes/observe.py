@@ -57,7 +57,7 @@ class Observer:
         )
         observed_at = self._polling.clock()
         starts = [pods.container_id(pod) for pod in worker_pods]
-        workers = self._probes.look(pool, list(zip(workers, starts, strict=True)), key=key)
+        workers = self._probes.observe(pool, list(zip(workers, starts, strict=True)), key=key)
         workers = await self._downloads.progress(workers, worker_pods)
         measured = self._start_times.measure(workers, now=observed_at)
         measured = self._throughputs.measure(measured, routers, now=observed_at)
@@ -109,8 +109,8 @@ class Observer:
                 trust=trust(bundle, render.pool_host(pool)) if pods.served_certificate(pod) else None,
             )
             polled = self._routers[router.name] = _PolledRouter(server, admin, self._polling)
-        polled.admin.take_keys(keys.admins)
-        await polled.list.ask(partial(polled.admin.observe, router.name))
+        polled.admin.set_keys(keys.admins)
+        await polled.list.poll(partial(polled.admin.observe, router.name))
         # Of a router that takes long its last answer holds, until it is known that there is none.
         seen = polled.list.last or router
         return replace(
@@ -132,7 +132,7 @@ class Observer:
             return worker
         server = (worker.name, pods.container_id(pod), worker.url)
         reading = self._in_flight.setdefault(server, Reading(self._polling, is_answer=lambda count: count is not None))
-        over = await reading.ask(partial(read_in_flight, self._polling.session, worker.url, key=key))
+        over = await reading.poll(partial(read_in_flight, self._polling.session, worker.url, key=key))
         # An old count is none: it may be from before the last request came.
         return replace(worker, in_flight=reading.last if over else None)
 

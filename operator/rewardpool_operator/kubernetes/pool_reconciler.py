@@ -113,7 +113,7 @@ class PoolReconciler:
         """Present failures, most important first."""
         return self._steps.failing
 
-    async def look(self, acting: Acting, *, pools: int) -> float | None:
+    async def reconcile(self, acting: Acting, *, pools: int) -> float | None:
         """Make a pass.
 
         Returns:
@@ -124,11 +124,11 @@ class PoolReconciler:
             return None
         with about("/".join(self.key)):
             try:
-                return await self._look(objects, acting, pools=pools)
+                return await self._reconcile(objects, acting, pools=pools)
             finally:
                 METRICS.record_failing(*self.key, [(one.step, one.reason, one.since) for one in self.failing])
 
-    async def _look(self, objects: Objects, acting: Acting, *, pools: int) -> float | None:
+    async def _reconcile(self, objects: Objects, acting: Acting, *, pools: int) -> float | None:
         try:
             outcome = await self._pass(objects, acting, pools=pools)
         except PoolGoneError as error:
@@ -219,7 +219,7 @@ class PoolReconciler:
         if held is not None:
             plan, wanted = hold(self._with_failures(snapshot, cause=held), held), None
         changed = await self._carry_out(plan, wanted, seen, snapshot, objects)
-        return Outcome.BUSY if held is not None else Outcome.of(plan, changed=changed)
+        return Outcome.BUSY if held is not None else Outcome.from_plan(plan, changed=changed)
 
     def _wanted(self, stored: StoredPool, seen: Seen, objects: Objects) -> Rendered:
         # Never from the status, which always changes.
@@ -265,7 +265,7 @@ class PoolReconciler:
             seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
         )
         self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
-        return replace(snapshot, routers=self._lists.see(snapshot.routers))
+        return replace(snapshot, routers=self._lists.record(snapshot.routers))
 
     async def _with_words(self, seen: Seen, snapshot: Snapshot, objects: Objects) -> Snapshot:
         """The snapshot with what people and jobs wrote; what cannot be read is as it was read last."""
@@ -273,7 +273,7 @@ class PoolReconciler:
         snapshot = replace(
             snapshot,
             golden=await self._golden.golden(seen.pool, revision=seen.revision),
-            announcements=await self._demands.look(objects.leases, now=snapshot.now, away=away),
+            announcements=await self._demands.observe(objects.leases, now=snapshot.now, away=away),
         )
         self._steps.came_to(Step.GOLDEN_SET, ConditionReason.GOLDEN_SET_UNREADABLE, self._golden.refused)
         self._steps.came_to(Step.DEMANDS, ConditionReason.DEMANDS_UNREADABLE, self._demands.refused)

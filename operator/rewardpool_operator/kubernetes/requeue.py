@@ -43,7 +43,7 @@ class Outcome(enum.Enum):
     """The first request at a pool at zero waits for its score, and nothing else."""
 
     @classmethod
-    def of(cls, plan: Plan, *, changed: bool) -> Self:
+    def from_plan(cls, plan: Plan, *, changed: bool) -> Self:
         """The outcome of a plan that was carried out."""
         status = plan.status
         loaded = status.load is not None and (status.load.in_flight or status.load.waiting)

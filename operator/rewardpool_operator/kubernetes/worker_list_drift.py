@@ -23,7 +23,7 @@ class WorkerListDrift:
     _joining: dict[Join, float] = field(default_factory=dict)
     """Joins of the last plan, and since when."""
 
-    def see(self, routers: Iterable[Router], *, now: float) -> tuple[Router, ...]:
+    def record(self, routers: Iterable[Router], *, now: float) -> tuple[Router, ...]:
         """Record the routers' lists before anything is changed.
 
         Returns:

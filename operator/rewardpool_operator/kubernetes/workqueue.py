@@ -67,7 +67,7 @@ class WorkQueue(Generic[K]):
         self._count += 1
         heapq.heappush(self._heap, (due, self._count, key))
 
-    def take(self, now: float) -> Taken[K] | None:
+    def get(self, now: float) -> Taken[K] | None:
         """The key that has been due the longest, if any; it is worked on until `done`."""
         if self.next_due() > now:
             return None
@@ -157,7 +157,7 @@ class Workers(Generic[K]):
     async def _next(self) -> Taken[K]:
         while True:
             self._woken.clear()
-            taken = self.queue.take(self._clock())
+            taken = self.queue.get(self._clock())
             if taken is not None:
                 return taken
             pause = self.queue.next_due() - self._clock()

@@ -90,7 +90,7 @@ class RouterAdmin:
         self._nobody_waited_at: float | None = None
         """Monotonic seconds."""
 
-    def take_keys(self, keys: Sequence[str]) -> None:
+    def set_keys(self, keys: Sequence[str]) -> None:
         """Present one of these from now on: while keys are rotated, some routers have the first, some the second."""
         self._keys = tuple(sorted(keys, key=lambda key: key != self._keys[0]))
 
@@ -188,16 +188,16 @@ class RouterAdmin:
         """Call the router and return the object it answers; empty for the status that says there is nothing to do."""
         first, *others = self._keys
         try:
-            return await self._ask(first, method, path, expect=expect, moot=moot, json=json)
+            return await self._request(first, method, path, expect=expect, moot=moot, json=json)
         except RouterDeniedError:
             if not others:
                 raise
-        answer = await self._ask(others[0], method, path, expect=expect, moot=moot, json=json)
+        answer = await self._request(others[0], method, path, expect=expect, moot=moot, json=json)
         # The one that was right is tried first from now on.
         self._keys = (others[0], first)
         return answer
 
-    async def _ask(
+    async def _request(
         self, key: str | None, method: str, path: str, *, expect: int, moot: int | None, json: dict[str, Any] | None
     ) -> dict[str, Any]:
         url = self._url + path

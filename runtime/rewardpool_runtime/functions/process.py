@@ -112,7 +112,7 @@ class FunctionProcess:
             call.settle(ProcessEndedError())
         return call
 
-    def say(self, value: Mapping[str, Any]) -> None:
+    def send(self, value: Mapping[str, Any]) -> None:
         """Send it a frame, if it still listens."""
         self._write(packed(value))
 
@@ -138,7 +138,7 @@ class FunctionProcess:
             asyncio.get_running_loop().remove_writer(self._sock)
         self._waits_to_write = bool(self._outgoing)
 
-    def look(self, limits: Limits, now: float) -> None:
+    def check(self, limits: Limits, now: float) -> None:
         """Settle the call that is in it, where that used more than it may, or ended unseen."""
         for call in self._calls.values():
             if now - call.began < LOOK_SECONDS:
@@ -209,7 +209,7 @@ class FunctionProcess:
             part, frames = b"", []
         self.heard += len(frames)
         for frame in frames:
-            self._take(frame)
+            self._handle(frame)
         if not part:
             self.has_ended = True
             asyncio.get_running_loop().remove_reader(self._sock)
@@ -219,7 +219,7 @@ class FunctionProcess:
                 self.ready.set_exception(ProcessEndedError())
                 self.ready.exception()
 
-    def _take(self, frame: Any) -> None:
+    def _handle(self, frame: Any) -> None:
         match frame:
             case {"ready": True} if not self.ready.done():
                 self.ready.set_result(None)

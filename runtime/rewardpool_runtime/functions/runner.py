@@ -67,7 +67,7 @@ class Places:
         self.count = count
         self._wake()
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         if self._taken < self.count and not self._waiting:
             self._taken += 1
             return
@@ -83,7 +83,7 @@ class Places:
     @contextlib.asynccontextmanager
     async def one(self, started: Callable[[], None] | None) -> AsyncIterator[None]:
         """Have a place for a call, and call `started` at the moment when there is one."""
-        await self.take()
+        await self.acquire()
         try:
             if started is not None:
                 started()
@@ -205,11 +205,11 @@ class ProcessRunner:
             self._make_room()
 
     async def _call(self, arguments: Mapping[str, Any], label: str) -> Outcome:
-        process = await self._supply.take()
+        process = await self._supply.acquire()
         self._busy.add(process)
         try:
             call = process.begin(arguments, label=label)
-            self._look_later()
+            self._check_later()
             outcome = await call.done
         except ProcessEndedError:
             status = await self._supply.status(process)
@@ -217,10 +217,10 @@ class ProcessRunner:
         finally:
             self._busy.discard(process)
             process.forget_calls()
-            self._let_go(process)
+            self._release(process)
         return outcome
 
-    def _let_go(self, process: FunctionProcess) -> None:
+    def _release(self, process: FunctionProcess) -> None:
         """Keep a process for other calls, or have it replaced."""
         most = self._calls_per_process
         if process.is_free and not self._is_async and (most == 0 or process.served < most):
@@ -228,17 +228,17 @@ class ProcessRunner:
         else:
             self._supply.end(process)
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+            self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
         for process in self._busy:
-            process.look(self._limits, now)
+            process.check(self._limits, now)
         if self._busy:
-            self._look_later()
+            self._check_later()
 
     # On one event loop
 
@@ -255,15 +255,15 @@ class ProcessRunner:
             return Failed(f"the process of the function's event loop {ending(status)} with this call in it")
         finally:
             if not call.is_answered and not process.has_ended:
-                process.say({"id": call.number})
+                process.send({"id": call.number})
                 asyncio.get_running_loop().call_later(BLOCKED_SECONDS, self._end_blocked, process, process.heard)
             process.forget(call)
 
     async def _opened(self) -> FunctionProcess:
         async with self._opening:
             if self._loop is None or self._loop.has_ended:
-                self._loop = await self._supply.take()
-                self._loop.say({"async": True})
+                self._loop = await self._supply.acquire()
+                self._loop.send({"async": True})
             return self._loop
 
     def _end_blocked(self, process: FunctionProcess, heard: int) -> None:

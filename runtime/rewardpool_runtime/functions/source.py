@@ -29,7 +29,7 @@ class Source:
     folders: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, function: str | Callable[..., Any]) -> "Source":
+    def from_function(cls, function: str | Callable[..., Any]) -> "Source":
         """Return the source of a function: of one that is given in Python, by its name where it can be imported.
 
         Raises:

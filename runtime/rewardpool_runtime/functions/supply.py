@@ -86,7 +86,7 @@ class Supply:
         self._size = size + RESERVE
         self._work.set()
 
-    async def take(self) -> FunctionProcess:
+    async def acquire(self) -> FunctionProcess:
         """Return a process for a call, to be put back or ended; raises NoProcessError."""
         while self._waiting:
             process = self._waiting.popleft()

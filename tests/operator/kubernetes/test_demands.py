@@ -165,12 +165,12 @@ class World:
         assert objects is not None
         return objects.leases
 
-    async def look(self, *, at: datetime, away: bool = False) -> list[str]:
+    async def observe(self, *, at: datetime, away: bool = False) -> list[str]:
         """The jobs that are live."""
-        return [one.name for one in await self.demands.look(self.leases(), now=at, away=away) if one.is_live(at)]
+        return [one.name for one in await self.demands.observe(self.leases(), now=at, away=away) if one.is_live(at)]
 
     async def remove_old(self, *, at: datetime) -> list[str]:
-        await self.look(at=at)
+        await self.observe(at=at)
         await self.demands.remove_old(self.leases(), now=at)
         return self.kube.deleted
 
@@ -191,46 +191,46 @@ def test_a_lease_is_no_object_that_a_manifest_is_compared_with() -> None:
 async def test_what_nobody_renews_lapses() -> None:
     world = World(a_lease())
     world.kube.lease = a_lease()
-    assert await world.look(at=NOW + 14 * SECOND) == ["demand-rm.grpo"]
+    assert await world.observe(at=NOW + 14 * SECOND) == ["demand-rm.grpo"]
     for seconds in (15, 16):
-        assert await world.look(at=NOW + seconds * SECOND) == []
+        assert await world.observe(at=NOW + seconds * SECOND) == []
     assert world.kube.got == 1
 
 
 async def test_a_renewal_that_a_dead_watch_did_not_tell_is_asked_for() -> None:
     world = World(a_lease())
-    await world.look(at=NOW)
+    await world.observe(at=NOW)
     world.kube.lease = a_lease(version=2, at=NOW + 15 * SECOND)
-    assert await world.look(at=NOW + 16 * SECOND) == ["demand-rm.grpo"]
+    assert await world.observe(at=NOW + 16 * SECOND) == ["demand-rm.grpo"]
 
 
 async def test_one_that_was_deleted_unseen_is_gone() -> None:
     world = World(a_lease())
-    await world.look(at=NOW)
-    assert await world.look(at=NOW + 16 * SECOND) == []
+    await world.observe(at=NOW)
+    assert await world.observe(at=NOW + 16 * SECOND) == []
     assert world.leases() == ()
 
 
 async def test_nothing_lapses_while_nobody_can_say_whether_it_did() -> None:
     world = World(a_lease())
-    await world.look(at=NOW)
+    await world.observe(at=NOW)
     world.kube.away = True
-    assert await world.look(at=NOW + 16 * SECOND) == ["demand-rm.grpo"]
+    assert await world.observe(at=NOW + 16 * SECOND) == ["demand-rm.grpo"]
 
 
 async def test_nothing_lapses_while_nobody_can_renew_it() -> None:
     world = World(a_lease())
     world.kube.lease = a_lease()
     for seconds in range(0, 100, 5):
-        assert await world.look(at=NOW + seconds * SECOND, away=seconds > 0) == ["demand-rm.grpo"]
-    assert await world.look(at=NOW + 109 * SECOND) == ["demand-rm.grpo"]
-    assert await world.look(at=NOW + 110 * SECOND) == []
+        assert await world.observe(at=NOW + seconds * SECOND, away=seconds > 0) == ["demand-rm.grpo"]
+    assert await world.observe(at=NOW + 109 * SECOND) == ["demand-rm.grpo"]
+    assert await world.observe(at=NOW + 110 * SECOND) == []
 
 
 async def test_an_outage_brings_back_nothing_that_had_lapsed() -> None:
     world = World(a_lease())
-    await world.look(at=NOW + 20 * SECOND)
-    assert await world.look(at=NOW + 25 * SECOND, away=True) == []
+    await world.observe(at=NOW + 20 * SECOND)
+    assert await world.observe(at=NOW + 25 * SECOND, away=True) == []
 
 
 async def test_what_lapsed_long_ago_and_what_has_ended_is_removed_and_nothing_else() -> None:
@@ -265,10 +265,10 @@ def told(world: World) -> list[tuple[str, str]]:
 
 async def test_a_demand_for_a_pool_that_does_not_come_is_told_once() -> None:
     world = World(a_lease(), pool=False)
-    await world.strays.look(now=NOW)
+    await world.strays.reconcile(now=NOW)
     assert told(world) == []
     for seconds in (0, 5):
-        await world.strays.look(now=NOW + PATIENCE + seconds * SECOND)
+        await world.strays.reconcile(now=NOW + PATIENCE + seconds * SECOND)
     assert told(world) == [("NoSuchPool", "demand-rm.grpo")]
     assert "no RewardPool rl/rm" in world.kube.events[0]["note"]
 
@@ -276,27 +276,27 @@ async def test_a_demand_for_a_pool_that_does_not_come_is_told_once() -> None:
 async def test_the_next_operator_does_not_tell_it_again() -> None:
     world = World(a_lease(), pool=False)
     for strays in (world.strays, world.a_stray_keeper()):
-        await strays.look(now=NOW)
-        await strays.look(now=NOW + PATIENCE)
+        await strays.reconcile(now=NOW)
+        await strays.reconcile(now=NOW + PATIENCE)
     assert len(told(world)) == 1
 
 
 async def test_nothing_is_told_where_the_pool_is() -> None:
     world = World(a_lease())
-    await world.strays.look(now=NOW)
-    await world.strays.look(now=NOW + PATIENCE)
+    await world.strays.reconcile(now=NOW)
+    await world.strays.reconcile(now=NOW + PATIENCE)
     assert told(world) == []
 
 
 async def test_a_flood_of_demands_for_no_pool_is_told_in_portions() -> None:
     world = World(*(a_lease(f"job-{number}") for number in range(100)), pool=False)
-    await world.strays.look(now=NOW)
-    await world.strays.look(now=NOW + PATIENCE)
+    await world.strays.reconcile(now=NOW)
+    await world.strays.reconcile(now=NOW + PATIENCE)
     assert len(told(world)) == 10
 
 
 async def test_an_old_demand_for_no_pool_is_removed() -> None:
     world = World(a_lease(at=NOW - timedelta(hours=1)), pool=False)
-    await world.strays.look(now=NOW)
+    await world.strays.reconcile(now=NOW)
     assert world.kube.deleted == [lease_name("rm", "grpo")]
     assert told(world) == []

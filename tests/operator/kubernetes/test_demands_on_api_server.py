@@ -67,7 +67,7 @@ async def test_what_lapsed_long_ago_is_removed_unless_it_was_renewed_since_the_l
     seen = await leases(kube)
     demands = Demands(kube, Store())
     late = datetime.now(UTC) + RETENTION + timedelta(seconds=16)
-    await demands.look(seen, now=late)
+    await demands.observe(seen, now=late)
     if is_renewed:
         await announce(kube, renewal=2)
     await demands.remove_old(seen, now=late)

@@ -52,9 +52,9 @@ class Counted:
         self._metrics = Metrics()
         monkeypatch.setattr(ensure, "METRICS", self._metrics)
 
-    async def bring_about(self, manifest: Object = MANIFEST, *, known: Known | None = None) -> bool:
+    async def apply(self, manifest: Object = MANIFEST, *, known: Known | None = None) -> bool:
         known = self.known if known is None else known
-        return await Ensure(self.kube, self.store, a_pool(), known=known).bring_about(stamped(manifest))  # type: ignore[arg-type]
+        return await Ensure(self.kube, self.store, a_pool(), known=known).apply(stamped(manifest))  # type: ignore[arg-type]
 
     def repairs(self) -> float | None:
         return self._metrics.registry.get_sample_value("rewardpool_object_repairs_total", {"kind": "ConfigMap"})
@@ -74,56 +74,56 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 async def test_a_missing_object_is_made_once_and_is_no_repair(counted: Counted) -> None:
-    assert await counted.bring_about()
-    assert not await counted.bring_about()
+    assert await counted.apply()
+    assert not await counted.apply()
     assert counted.kube.writes == ["create"]
     assert counted.repairs() is None
 
 
 async def test_nothing_is_read_before_the_objects_of_a_new_pool_are_made(counted: Counted) -> None:
-    await counted.bring_about()
+    await counted.apply()
     assert counted.kube.asked == []
 
 
 async def test_the_pool_is_asked_for_before_what_was_there_is_made_again(counted: Counted) -> None:
-    await counted.bring_about()
+    await counted.apply()
     counted.store.forget(resources.CONFIG_MAPS, "rl", "rm-pins")
-    await counted.bring_about()
+    await counted.apply()
     assert counted.kube.asked == [a_pool().metadata.name]
 
 
 async def test_an_object_of_ours_that_the_store_does_not_know_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     unlabelled = {**METADATA, "labels": {}}
     counted = Counted(monkeypatch, FakeKube(foreign={"metadata": unlabelled}))
-    assert await counted.bring_about()
+    assert await counted.apply()
     assert counted.kube.writes == ["apply"]
 
 
 async def test_what_is_changed_is_applied(counted: Counted) -> None:
-    await counted.bring_about()
-    await counted.bring_about({**MANIFEST, "data": {"a": "2"}})
+    await counted.apply()
+    await counted.apply({**MANIFEST, "data": {"a": "2"}})
     assert counted.kube.writes == ["create", "apply"]
 
 
 async def test_an_object_that_was_deleted_is_a_repair(counted: Counted) -> None:
-    await counted.bring_about()
+    await counted.apply()
     counted.store.forget(resources.CONFIG_MAPS, "rl", "rm-pins")
-    assert await counted.bring_about()
+    assert await counted.apply()
     assert counted.repairs() == 1
 
 
 async def test_an_object_that_was_edited_is_a_repair_also_after_a_restart(counted: Counted) -> None:
-    await counted.bring_about()
+    await counted.apply()
     restarted: Known = {}
-    assert not await counted.bring_about(known=restarted)
+    assert not await counted.apply(known=restarted)
     counted.edit(data={"a": "2"})
-    assert await counted.bring_about(known=restarted)
+    assert await counted.apply(known=restarted)
     assert counted.repairs() == 1
 
 
 async def test_another_manifest_is_no_repair(counted: Counted) -> None:
-    await counted.bring_about()
-    assert await counted.bring_about({**MANIFEST, "data": {"a": "2"}})
+    await counted.apply()
+    assert await counted.apply({**MANIFEST, "data": {"a": "2"}})
     assert counted.repairs() is None
 
 
@@ -146,5 +146,5 @@ async def test_what_the_pool_does_not_control_is_left_alone_whatever_its_name_an
     metadata = {**METADATA, "uid": "other", "ownerReferences": owners}
     counted = Counted(monkeypatch, FakeKube(foreign={"metadata": metadata}))
     with pytest.raises(NotOursError, match="ConfigMap rm-pins"):
-        await counted.bring_about()
+        await counted.apply()
     assert counted.kube.writes == []

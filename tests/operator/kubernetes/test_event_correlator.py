@@ -20,7 +20,7 @@ SERVING = Event(type="Normal", reason="Serving", message="Serving: 2 of 2 replic
 
 def told(memory, event, *, now):
     """Take it, and write it if it is new."""
-    found = memory.take(event, now=now)
+    found = memory.correlate(event, now=now)
     if isinstance(found, Event):
         memory.written(found, f"event-{now:g}", now=now)
     return found
@@ -62,8 +62,8 @@ def test_a_pool_that_floods_is_cut_off_and_has_room_again_later():
 
 def test_an_event_that_was_not_written_is_tried_anew():
     memory = EventCorrelator()
-    memory.take(SERVING, now=0)
-    assert memory.take(SERVING, now=1) == SERVING
+    memory.correlate(SERVING, now=0)
+    assert memory.correlate(SERVING, now=1) == SERVING
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 100)), max_size=200))

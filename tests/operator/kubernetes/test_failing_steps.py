@@ -39,7 +39,7 @@ def secrets_of(around: Surroundings) -> dict[str, Any]:
 
 
 async def looks(around: Surroundings, count: int = 4) -> list[str]:
-    return [write for _ in range(count) for write in await around.look()]
+    return [write for _ in range(count) for write in await around.reconcile()]
 
 
 def suspect_secrets(around: Surroundings) -> None:
@@ -57,7 +57,7 @@ async def test_a_pool_whose_secrets_are_refused_keeps_its_routers_lists_and_its_
     before = secrets_of(around)
     around.kube.refused[resources.SECRETS] = status
     suspect_secrets(around)
-    await around.look()
+    await around.reconcile()
     around.listed.clear()
     writes = await looks(around)
     assert around.listed == [URL]
@@ -77,7 +77,7 @@ async def test_secrets_that_are_slow_to_be_read_hold_up_no_router(around: Surrou
     around.kube.hung.add(resources.SECRETS)
     suspect_secrets(around)
     around.listed.clear()
-    await around.look()
+    await around.reconcile()
     assert around.listed == [URL]
     around.reconciler.close()
 
@@ -94,7 +94,7 @@ async def test_a_spec_is_rolled_out_while_secrets_are_refused(around: Surroundin
 async def test_one_refusal_alone_is_no_news(around: Surroundings) -> None:
     around.kube.refused[resources.SECRETS] = 429
     suspect_secrets(around)
-    await around.look()
+    await around.reconcile()
     around.kube.refused.clear()
     await looks(around)
     assert degraded(around) == ("False", "AsExpected")
@@ -211,7 +211,7 @@ async def test_a_decision_that_fails_keeps_the_routers_lists_and_is_told(
     assert "words of somebody" not in str(around.pool["status"])
     assert around.condition("Progressing")["reason"] == "ReconcileFailed"
     assert around.pool["status"]["observedGeneration"] == 1
-    await around.look()
+    await around.reconcile()
     assert degraded(around) == ("False", "AsExpected"), "the first decision that succeeds says no more of the last one"
     await looks(around)
     assert degraded(around) == ("False", "AsExpected")

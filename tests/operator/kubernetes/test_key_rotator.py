@@ -76,9 +76,9 @@ def now() -> datetime:
 
 async def test_the_key_changes_once_every_worker_takes_the_next_one(rotator: KeyRotator, worker: Worker) -> None:
     there = objects(worker.pod())
-    assert (await rotator.look(pool(), there, may_change=True)).pool == KEY
+    assert (await rotator.reconcile(pool(), there, may_change=True)).pool == KEY
     worker.keys.add(NEXT)
-    assert (await rotator.look(pool(), there, may_change=True)).pool == NEXT
+    assert (await rotator.reconcile(pool(), there, may_change=True)).pool == NEXT
 
 
 async def test_a_worker_that_takes_it_is_not_asked_again(rotator: KeyRotator, worker: Worker) -> None:
@@ -86,14 +86,14 @@ async def test_a_worker_that_takes_it_is_not_asked_again(rotator: KeyRotator, wo
     silent = a_pod("w1", ip="127.0.0.1", containerID="another")
     silent["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 9}]
     for _ in range(3):
-        assert (await rotator.look(pool(), objects(worker.pod(), silent), may_change=True)).pool == KEY
+        assert (await rotator.reconcile(pool(), objects(worker.pod(), silent), may_change=True)).pool == KEY
     assert worker.asked == 1
 
 
 async def test_a_worker_that_leaves_is_not_waited_for(rotator: KeyRotator, worker: Worker) -> None:
     leaving = worker.pod()
     leaving["metadata"]["annotations"] = {names.ANNOTATION_DRAINING_SINCE: rfc3339(now())}
-    assert (await rotator.look(pool(), objects(leaving), may_change=True)).pool == NEXT
+    assert (await rotator.reconcile(pool(), objects(leaving), may_change=True)).pool == NEXT
 
 
 @pytest.mark.parametrize(("ago", "key"), [(timedelta(0), KEY), (SYNC + timedelta(seconds=1), NEXT)])
@@ -101,24 +101,24 @@ async def test_a_worker_that_is_starting_since_before_is_given_time_to_find_the_
     rotator: KeyRotator, worker: Worker, ago: timedelta, key: str
 ) -> None:
     starting = objects(worker.pod(started=False), since=now() - ago)
-    assert (await rotator.look(pool(), starting, may_change=True)).pool == key
+    assert (await rotator.reconcile(pool(), starting, may_change=True)).pool == key
 
 
 async def test_a_worker_that_was_made_since_has_found_it(rotator: KeyRotator, worker: Worker) -> None:
     starting = worker.pod(started=False)
     starting["metadata"]["creationTimestamp"] = rfc3339(now() + timedelta(seconds=1))
-    assert (await rotator.look(pool(), objects(starting), may_change=True)).pool == NEXT
+    assert (await rotator.reconcile(pool(), objects(starting), may_change=True)).pool == NEXT
 
 
 async def test_nothing_changes_while_nothing_can_be_written(rotator: KeyRotator) -> None:
-    kept = await rotator.look(pool(), objects(), may_change=False)
+    kept = await rotator.reconcile(pool(), objects(), may_change=False)
     assert (kept.pool, kept.next) == (KEY, NEXT)
 
 
 async def test_the_snapshot_has_how_far_the_rotation_is(rotator: KeyRotator) -> None:
     asking = pool(**{names.ANNOTATION_ROTATE_KEY: "2"})
     settled = objects(next="", step_since=None)  # type: ignore[arg-type]
-    await rotator.look(asking, settled, may_change=True)
+    await rotator.reconcile(asking, settled, may_change=True)
     seen = rotator.observed(snapshot_without_routers(asking, settled)).rotation
     assert seen is not None
     assert (seen.phase, seen.request) == ("Preparing", "2")
@@ -126,7 +126,7 @@ async def test_the_snapshot_has_how_far_the_rotation_is(rotator: KeyRotator) -> 
 
 async def test_what_was_said_stays_while_nothing_can_be_written(rotator: KeyRotator) -> None:
     before = KeyRotation(phase="Changing", since=now(), request="2")
-    await rotator.look(pool(rotation=before), objects(), may_change=False)
+    await rotator.reconcile(pool(rotation=before), objects(), may_change=False)
     assert rotator.observed(snapshot_without_routers(pool(rotation=before), objects())).rotation == before
 
 

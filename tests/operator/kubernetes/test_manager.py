@@ -51,11 +51,11 @@ async def running(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     async with aiohttp.ClientSession() as session:
         running = Running(kube, session)
 
-        async def look(self: pool_reconciler.PoolReconciler, acting: Acting, *, pools: int) -> float | None:
+        async def reconcile(self: pool_reconciler.PoolReconciler, acting: Acting, *, pools: int) -> float | None:
             running.looks.append((self.key[1], acting))
             return 60.0 if running.operator.store.pool(self.key) else None
 
-        monkeypatch.setattr(pool_reconciler.PoolReconciler, "look", look)
+        monkeypatch.setattr(pool_reconciler.PoolReconciler, "reconcile", reconcile)
         yield running
         running.task.cancel()
 

@@ -56,7 +56,7 @@ def a_mounting_pod(pool: str = "rm") -> Object:
 
 
 async def test_all_pools_of_a_namespace_have_them_made_once(around: Around) -> None:
-    await asyncio.gather(*(around.files.bring_about(MANIFEST) for _ in range(20)))
+    await asyncio.gather(*(around.files.ensure(MANIFEST) for _ in range(20)))
     assert around.kube.writes == ["create ConfigMap"]
 
 
@@ -66,7 +66,7 @@ def test_other_files_have_another_name() -> None:
 
 async def test_what_is_there_without_our_labels_gets_them(around: Around) -> None:
     around.kube.keep(resources.CONFIG_MAPS, {**MANIFEST, "metadata": {"name": NAME, "namespace": "rl"}})
-    await around.files.bring_about(MANIFEST)
+    await around.files.ensure(MANIFEST)
     assert around.kube.writes == ["create ConfigMap", "merge configmaps"]
     assert around.store.files("rl")
 
@@ -83,15 +83,15 @@ async def test_what_does_not_have_the_content_of_its_name_is_neither_mounted_nor
     else:
         around.kube.keep(resources.CONFIG_MAPS, {**MANIFEST, **changed})
     with pytest.raises(NotOursError, match="delete it"):
-        await around.files.bring_about(MANIFEST)
+        await around.files.ensure(MANIFEST)
     assert "merge configmaps" not in around.kube.writes
 
 
 async def test_files_that_were_deleted_are_news_for_all_pools_and_come_back(around: Around) -> None:
-    await around.files.bring_about(MANIFEST)
+    await around.files.ensure(MANIFEST)
     deleted = around.kube.objects.pop((resources.CONFIG_MAPS, NAME))
     assert around.store.remove(resources.CONFIG_MAPS, deleted) == [("rl", OF_ALL_POOLS)]
-    await around.files.bring_about(MANIFEST)
+    await around.files.ensure(MANIFEST)
     assert around.there()
 
 
@@ -105,7 +105,7 @@ async def test_files_that_a_pool_wants_stay(around: Around) -> None:
     around.put()
     await around.files.remove_unused()
     around.now = KEEP_SECONDS - 1
-    await around.files.bring_about(MANIFEST)
+    await around.files.ensure(MANIFEST)
     assert await around.after(KEEP_SECONDS - 1)
 
 
@@ -133,7 +133,7 @@ async def test_a_pool_that_comes_while_they_are_deleted_waits_and_makes_them_aga
     # The first await of the deletion is the call itself.
     removing = asyncio.ensure_future(around.files.remove_unused())
     await asyncio.sleep(0)
-    await asyncio.gather(removing, around.files.bring_about(MANIFEST))
+    await asyncio.gather(removing, around.files.ensure(MANIFEST))
     assert around.there()
     assert around.kube.writes == ["delete configmaps", "create ConfigMap"]
 

@@ -37,7 +37,7 @@ class Watched:
         monkeypatch.setattr(probes, "probe_score", self._probed)
         monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.01)
 
-    async def look(self, *pods: dict[str, Any]) -> Snapshot:
+    async def observe(self, *pods: dict[str, Any]) -> Snapshot:
         pool = a_pool()
         objects = Objects(pool=pool.model_dump(mode="json", by_alias=True), pods=(self.router, *pods))
         return await self._observer.snapshot(pool, objects, keys=KEYS, tls=PLAIN, revision="new")
@@ -64,20 +64,20 @@ async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
 
 
 async def test_figures_of_a_router_that_hangs_hold_for_a_while_and_not_for_ever(watched: Watched) -> None:
-    await watched.look()
+    await watched.observe()
     watched.silent, watched.now = True, STALE_SECONDS
-    assert missing_metrics(await watched.look()) is None
+    assert missing_metrics(await watched.observe()) is None
     watched.now = STALE_SECONDS + 1
-    assert missing_metrics(await watched.look()) == "router r0 has given no metrics for more than 10 s"
+    assert missing_metrics(await watched.observe()) == "router r0 has given no metrics for more than 10 s"
 
 
 async def test_a_router_pod_with_a_new_address_is_asked_there_and_nowhere_else(watched: Watched) -> None:
-    await watched.look()
+    await watched.observe()
     watched.silent = True
-    await watched.look()
+    await watched.observe()
     watched.router = an_exposed_router(ip="10.0.0.99", containerID="c://again")
     watched.silent, watched.asked = False, []
-    (router,) = (await watched.look()).routers
+    (router,) = (await watched.observe()).routers
     assert watched.asked == ["http://10.0.0.99:8080"]
     assert router.answering
 
@@ -91,41 +91,41 @@ async def test_a_router_pod_with_a_new_address_is_asked_there_and_nowhere_else(w
     ],
 )
 async def test_what_a_router_said_is_forgotten_with_its(watched: Watched, change: dict[str, str]) -> None:
-    await watched.look()
+    await watched.observe()
     uid = change.pop("uid", None)
     watched.router = an_exposed_router(**{"ip": "10.0.0.8", **change})
     watched.router["metadata"]["uid"] = uid or watched.router["metadata"]["uid"]
     watched.silent = True
-    (router,) = (await watched.look()).routers
+    (router,) = (await watched.observe()).routers
     assert not router.answering
     assert router.registered is None
 
 
 async def test_a_router_that_has_no_address_any_more_is_not_called(watched: Watched) -> None:
-    await watched.look()
+    await watched.observe()
     watched.router = an_exposed_router(ip=None)
-    await watched.look()
+    await watched.observe()
     assert watched._observer.router_admin("r0") is None
 
 
 async def test_a_router_is_silent_from_the_question_on_that_it_did_not_answer(watched: Watched) -> None:
-    await watched.look()
+    await watched.observe()
     watched.now = 15.0
-    (heard,) = (await watched.look()).routers
+    (heard,) = (await watched.observe()).routers
     watched.silent, watched.now = True, 30.0
-    (late,) = (await watched.look()).routers
+    (late,) = (await watched.observe()).routers
     watched.now = 36.0
-    (silent,) = (await watched.look()).routers
+    (silent,) = (await watched.observe()).routers
     assert [heard.silent_seconds, late.silent_seconds, silent.silent_seconds] == [0.0, 0.0, 6.0]
 
 
 async def test_a_workers_start_and_throughput_are_measured(watched: Watched) -> None:
-    await watched.look()
+    await watched.observe()
     watched.now = 1.0
-    await watched.look(a_pod("w0", started=False))
+    await watched.observe(a_pod("w0", started=False))
     for second in range(31, 36):
         watched.now = float(second)
-        seen = await watched.look(a_pod("w0"))
+        seen = await watched.observe(a_pod("w0"))
     (worker,) = seen.workers
     assert worker.start_seconds == 30.0
     assert worker.throughput == Throughput(worker="w0", rate=6.0, in_flight=4)
@@ -135,7 +135,7 @@ async def test_the_last_words_of_users_code_tell_no_key(watched: Watched) -> Non
     said = f"Traceback: keys {KEYS.pool} and {KEYS.next}"
     ended = {"terminated": {"exitCode": 1, "message": said}}
     pod = a_pod(started=False, state=ended)
-    (worker,) = (await watched.look(pod)).workers
+    (worker,) = (await watched.observe(pod)).workers
     assert worker.failure is not None
     assert "Traceback: keys [key] and [key]" in worker.failure.message
 

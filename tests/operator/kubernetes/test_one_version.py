@@ -54,7 +54,7 @@ async def test_a_change_that_comes_while_secrets_are_read_is_not_lost(monkeypatc
     around = Surroundings(monkeypatch)
     await around.bring_up()
     around.declare(engine={"args": ["--seed=1"]})
-    await around.look()
+    await around.reconcile()
 
     def change_back() -> None:
         around.kube.meanwhile = lambda: None
@@ -62,7 +62,7 @@ async def test_a_change_that_comes_while_secrets_are_read_is_not_lost(monkeypatc
 
     around.kube.meanwhile = change_back
     for _ in range(3):
-        await around.look()
+        await around.reconcile()
     assert around.pool["status"]["observedGeneration"] == around.pool["metadata"]["generation"]
     assert rendered(around) == declared(around) == ([], 1, False)
 
@@ -78,7 +78,7 @@ async def test_whenever_a_spec_changes_the_pool_comes_to_its_last_one(
         await around.bring_up()
         around.kube.meanwhile = _script(around, iter(sorted(changes, key=lambda change: change[0])))
         for _ in range(12):
-            await around.look()
+            await around.reconcile()
     assert around.pool["status"]["observedGeneration"] == around.pool["metadata"]["generation"]
     assert rendered(around) == declared(around)
 

@@ -261,8 +261,8 @@ async def router() -> Any:
 async def test_counts_are_those_of_all_routers_of_a_pool(router: Any) -> None:
     session, url = router
     counts = RouterCounts(session, clock=lambda: 7.0)
-    await counts.ask({"rl/rm": [url, url]})
-    found = counts.of("rl/rm")
+    await counts.refresh({"rl/rm": [url, url]})
+    found = counts.get("rl/rm")
     assert found.counts is not None
     assert (found.counts.answered, found.counts.seconds, found.counts.at) == (8, 1.0, 7.0)
     assert found.in_flight == {"http://10.0.0.7:8000": 6}
@@ -271,9 +271,9 @@ async def test_counts_are_those_of_all_routers_of_a_pool(router: Any) -> None:
 async def test_one_router_that_does_not_say_leaves_the_rate_unknown_and_not_too_small(router: Any) -> None:
     session, url = router
     counts = RouterCounts(session)
-    await counts.ask({"rl/rm": [url, f"{url}/silent"]})
-    assert counts.of("rl/rm").counts is None
-    assert counts.of("rl/rm").in_flight == {"http://10.0.0.7:8000": 3}
+    await counts.refresh({"rl/rm": [url, f"{url}/silent"]})
+    assert counts.get("rl/rm").counts is None
+    assert counts.get("rl/rm").in_flight == {"http://10.0.0.7:8000": 3}
 
 
 async def test_of_very_many_routers_some_are_asked_at_a_time_and_all_in_turn(router: Any) -> None:
@@ -281,11 +281,11 @@ async def test_of_very_many_routers_some_are_asked_at_a_time_and_all_in_turn(rou
     now = [1.0]
     counts = RouterCounts(session, clock=lambda: now[0])
     pools = {f"rl/{number}": [url] for number in range(MAX_ROUTERS + 3)}
-    await counts.ask(pools)
-    assert [counts.of(pool).counts is not None for pool in pools].count(True) == MAX_ROUTERS
+    await counts.refresh(pools)
+    assert [counts.get(pool).counts is not None for pool in pools].count(True) == MAX_ROUTERS
     now[0] = 2.0
-    await counts.ask(pools)
-    assert all(counts.of(pool).counts is not None for pool in pools)
+    await counts.refresh(pools)
+    assert all(counts.get(pool).counts is not None for pool in pools)
 
 
 def pool_object(name: str, **spec: Any) -> Object:
@@ -329,7 +329,7 @@ async def source_of(
 
 async def test_a_look_is_what_the_watches_said(store: Store) -> None:
     async with source_of(store) as source:
-        (seen,) = await source.look(counted=False)
+        (seen,) = await source.observe(counted=False)
     assert (seen.pool.key, [worker.name for worker in seen.workers], seen.logs) == ("rl/rm", ["w0"], ("w0", "r0"))
     assert seen.counts is None
 
@@ -339,7 +339,7 @@ async def test_the_page_is_told_nothing_of_variables_arguments_and_templates(sto
     changed(store, worker={"gpus": 2, "podTemplate": {"spec": {"s3cret": 1}}}, replicas=3, **secret)
     assert b"s3cret" not in await Offer(store, is_being_listed=lambda _: False).pools()
     async with source_of(store) as source:
-        (seen,) = await source.look(counted=False)
+        (seen,) = await source.observe(counted=False)
     assert (seen.pool.spec.worker.gpus, seen.pool.spec.replicas) == (2, 3)
 
 
@@ -357,32 +357,32 @@ async def test_a_pool_is_shown_as_all_of_its_object_would_be(store: Store) -> No
     }
     found = changed(store, **spec)
     async with source_of(store) as source:
-        (seen,) = await source.look(counted=False)
+        (seen,) = await source.observe(counted=False)
     assert full_view(seen) == full_view(replace(seen, pool=StoredPool.parse(found).pool))
 
 
 async def test_a_parked_worker_is_told_from_one_that_serves(store: Store) -> None:
     changed(store, status={"parkedWorkers": ["w0"]})
     async with source_of(store) as source:
-        (seen,) = await source.look(counted=False)
+        (seen,) = await source.observe(counted=False)
     assert [worker.phase for worker in seen.workers] == ["Parked"]
 
 
 async def test_a_pool_is_not_shown_without_workers_while_they_are_listed(store: Store) -> None:
     listing = ["rl"]
     async with source_of(store, listing=listing) as source:
-        assert await source.look(counted=False) == []
+        assert await source.observe(counted=False) == []
         listing.clear()
-        (seen,) = await source.look(counted=False)
+        (seen,) = await source.observe(counted=False)
     assert [worker.name for worker in seen.workers] == ["w0"]
 
 
 async def test_a_pool_is_read_again_only_when_one_of_its_objects_changed(store: Store) -> None:
     async with source_of(store) as source:
-        first, second = [(await source.look(counted=False))[0].pool for _ in range(2)]
+        first, second = [(await source.observe(counted=False))[0].pool for _ in range(2)]
         assert second is first
         changed(store, replicas=3)
-        (third,) = await source.look(counted=False)
+        (third,) = await source.observe(counted=False)
     assert third.pool.spec.replicas == 3
 
 
@@ -391,7 +391,7 @@ async def test_what_makes_no_sense_hides_no_other_pool(store: Store, spec: Objec
     odd = pool_object("odd")
     store.put(resources.POOLS, {"metadata": {**odd["metadata"], "labels": 7}, "spec": spec})
     async with source_of(store) as source:
-        seen = await source.look(counted=False)
+        seen = await source.observe(counted=False)
     assert {one.pool.key for one in seen} == {"rl/rm", "rl/odd"}
 
 
@@ -404,7 +404,7 @@ async def test_while_the_operator_does_not_answer_the_pools_are_not_known() -> N
         ClusterSource.open(away, server, namespaces=()) as source,
     ):
         with pytest.raises(OSError, match="the operator does not answer"):
-            await source.look(counted=False)
+            await source.observe(counted=False)
 
 
 async def log_of(store: Store, server: ApiServer, *, token: str = "of-anna") -> str:
@@ -412,7 +412,7 @@ async def log_of(store: Store, server: ApiServer, *, token: str = "of-anna") -> 
     assert viewer is not None
     offer = Offer(store, is_being_listed=lambda _: False)
     async with ClusterSource.open(offer.pools, server, namespaces=()) as source:
-        await source.look(counted=False)
+        await source.observe(counted=False)
         return await source.log("rl/rm", "w0", viewer)
 
 

@@ -39,24 +39,24 @@ def ready(around: Surroundings) -> int:
 async def test_a_pool_is_brought_up_and_then_nothing_is_written(around: Surroundings) -> None:
     assert (ready(around), around.listed) == (1, [URL])
     for _ in range(3):
-        assert await around.look() == []
+        assert await around.reconcile() == []
 
 
 async def test_a_restarted_operator_writes_nothing(around: Surroundings) -> None:
     around.reconciler = around.a_reconciler()
     for _ in range(3):
-        assert await around.look() == []
+        assert await around.reconcile() == []
 
 
 async def test_a_restarted_operator_that_has_not_heard_the_routers_yet_writes_nothing(around: Surroundings) -> None:
     around.reconciler = around.a_reconciler()
     around.silent = True
-    assert await around.look() == []
+    assert await around.reconcile() == []
 
 
 async def test_a_router_that_falls_silent_keeps_its_list_until_its_silence_is_certain(around: Surroundings) -> None:
     around.silent = True
-    assert await around.look() == []
+    assert await around.reconcile() == []
     assert ready(around) == 1
 
 
@@ -66,7 +66,7 @@ async def test_a_router_that_lost_its_list_gets_it_back_without_the_api_server(
 ) -> None:
     around.listed.clear()
     around.kube.away = mishap == "away"
-    assert await around.look(Acting.ROUTERS) == []
+    assert await around.reconcile(Acting.ROUTERS) == []
     assert around.listed == [URL]
 
 
@@ -77,7 +77,7 @@ async def test_a_deleted_secret_comes_back_with_its_keys(around: Surroundings) -
     # What the garbage collector does.
     metadata = {**service["metadata"], "ownerReferences": owners}
     around.store.put(resources.SERVICES, around.kube.keep(resources.SERVICES, {**service, "metadata": metadata}))
-    assert await around.look() == ["create Secret", "apply Service"]
+    assert await around.reconcile() == ["create Secret", "apply Service"]
     assert around.kube.objects[resources.SECRETS, "rm-key"]["data"] == before["data"]
 
 
@@ -86,20 +86,20 @@ async def test_a_pool_with_fields_of_a_newer_crd_is_looked_after(around: Surroun
     newer = {"spec": {**pool["spec"], "rollout": {"canary": {"percent": 5}}}}
     metadata = {**pool["metadata"], "generation": 2}
     around.store.put(resources.POOLS, around.kube.keep(resources.POOLS, {**pool, **newer, "metadata": metadata}))
-    await around.look()
+    await around.reconcile()
     assert around.kube.objects[resources.POOLS, "rm"]["status"]["observedGeneration"] == 2
 
 
 async def test_a_pool_that_is_gone_has_no_next_pass(around: Surroundings) -> None:
     around.store.forget(resources.POOLS, *KEY)
-    assert await around.reconciler.look(Acting.FULL, pools=1) is None
+    assert await around.reconciler.reconcile(Acting.FULL, pools=1) is None
 
 
 async def test_nothing_is_made_again_for_a_pool_that_is_gone(around: Surroundings) -> None:
     del around.kube.objects[resources.POOLS, "rm"]
     around.store.forget(resources.SERVICES, "rl", "rm-router")
     before = list(around.kube.writes)
-    assert await around.reconciler.look(Acting.FULL, pools=1) is None
+    assert await around.reconciler.reconcile(Acting.FULL, pools=1) is None
     assert (around.store.pool(KEY), around.kube.writes) == (None, before)
 
 
@@ -107,7 +107,7 @@ async def test_a_pool_that_is_gone_and_left_its_objects_is_forgotten(around: Sur
     """As after `kubectl delete --cascade=orphan`: the status has nowhere to go."""
     around.declare(replicas=2)
     del around.kube.objects[resources.POOLS, "rm"]
-    assert [await around.reconciler.look(Acting.FULL, pools=1) for _ in range(3)][-1] is None
+    assert [await around.reconciler.reconcile(Acting.FULL, pools=1) for _ in range(3)][-1] is None
     assert around.store.pool(KEY) is None
 
 
@@ -122,7 +122,7 @@ async def test_the_lists_of_a_deleted_pool_that_a_finalizer_keeps_are_kept(
     if restarted:
         around.reconciler = around.a_reconciler()
     around.listed.clear()
-    assert [write for _ in range(6) for write in await around.look()] == []
+    assert [write for _ in range(6) for write in await around.reconcile()] == []
     assert around.listed == [URL]
 
 
@@ -130,12 +130,12 @@ async def test_what_a_former_pool_left_is_in_the_way_until_it_is_collected(aroun
     around.make_anew(told=True)
     former = {ref: found for ref, found in around.kube.objects.items() if ref[0] in (*OWNED, resources.SECRETS)}
     for _ in range(3):
-        await around.look()
+        await around.reconcile()
     assert {ref: around.kube.objects[ref] for ref in former} == former
     around.collect()
     around.reconciler = around.a_reconciler()
     for _ in range(3):
-        await around.look()
+        await around.reconcile()
     assert {
         owner["uid"] for owner in around.kube.objects[resources.SECRETS, "rm-key"]["metadata"]["ownerReferences"]
     } == {"another"}
@@ -160,7 +160,7 @@ async def test_nothing_is_deployed_while_an_object_of_somebody_else_is_in_the_wa
     monkeypatch.setattr(steps, "SHORTEST_PAUSE_SECONDS", 0.0)
     planted = around.plant(resource, name, labels=labels, owners=owners, data={"key": "cGxhbnRlZA=="})
     for _ in range(4):
-        await around.look()
+        await around.reconcile()
     assert around.kube.objects[resource, name] == planted
     assert not [ref for ref in around.kube.objects if ref[0] == resources.DEPLOYMENTS and ref != (resource, name)]
     degraded = around.condition("Degraded")
@@ -177,7 +177,7 @@ async def test_nothing_is_made_again_for_a_pool_that_was_made_anew(around: Surro
     pool = around.kube.objects[resources.POOLS, "rm"]
     around.kube.keep(resources.POOLS, {**pool, "metadata": {**pool["metadata"], "uid": "another"}})
     around.store.forget(resources.SERVICES, "rl", "rm-router")
-    assert await around.reconciler.look(Acting.FULL, pools=1) is None
+    assert await around.reconciler.reconcile(Acting.FULL, pools=1) is None
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -198,13 +198,13 @@ async def test_a_pool_made_anew_during_a_pass_has_its_own_status_and_keys(
     around.declare(replicas=2, router={"requestTimeoutSeconds": 7})
     around.reconciler = around.a_reconciler()
     around.kube.meanwhile = make_anew
-    await around.look()
+    await around.reconcile()
     assert around.pool["metadata"]["uid"] == "another"
     assert around.pool["status"] == {}
     around.store.put(resources.POOLS, around.pool)
     around.collect()
     for _ in range(8):
-        await around.look()
+        await around.reconcile()
     assert around.pool["status"]["observedGeneration"] == 1
     assert not keys() & before
 
@@ -217,7 +217,7 @@ async def test_a_pass_that_fails_comes_again_soon(
     around.reconciler = around.a_reconciler()
     broken: Callable[..., Awaitable[None]] = _raises
     monkeypatch.setattr(RouterAdmin, "observe", broken)
-    again = await around.reconciler.look(Acting.FULL, pools=1000)
+    again = await around.reconciler.reconcile(Acting.FULL, pools=1000)
     assert again is not None
     assert 0.5 < again < 2.0
 
@@ -231,7 +231,7 @@ async def test_passes_keep_their_pace_while_no_secret_may_be_read(
     if restarted:
         around.reconciler = around.a_reconciler()
     around.kube.away = True
-    again = await around.reconciler.look(Acting.ROUTERS, pools=1)
+    again = await around.reconciler.reconcile(Acting.ROUTERS, pools=1)
     assert again is not None
     assert again > 0.5
 

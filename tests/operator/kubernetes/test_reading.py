@@ -47,7 +47,7 @@ async def test_who_answers_at_once_is_heard_at_once() -> None:
     address, news = Address(), list[str]()
     address.says("here")
     reading = a_reading(news)
-    assert await reading.ask(address.question)
+    assert await reading.poll(address.question)
     assert reading.last == "here"
     assert news == []
 
@@ -55,13 +55,13 @@ async def test_who_answers_at_once_is_heard_at_once() -> None:
 async def test_who_is_silent_is_polled_in_the_background_and_wakes_the_pool_when_it_answers() -> None:
     address, news = Address(), list[str]()
     reading = a_reading(news)
-    assert not await reading.ask(address.question)
+    assert not await reading.poll(address.question)
     assert reading.pending
-    assert not await reading.ask(address.question)
+    assert not await reading.poll(address.question)
     address.says("late")
     await asyncio.sleep(0.01)
     assert news == ["!"]
-    assert await reading.ask(address.question)
+    assert await reading.poll(address.question)
     assert reading.last == "late"
     assert address.asked == 1
 
@@ -70,9 +70,9 @@ async def test_the_last_answer_stays_known_while_a_new_one_is_waited_for() -> No
     address, news = Address(), list[str]()
     reading = a_reading(news)
     address.says("here")
-    await reading.ask(address.question)
+    await reading.poll(address.question)
     address.falls_silent()
-    assert not await reading.ask(address.question)
+    assert not await reading.poll(address.question)
     assert reading.last == "here"
 
 
@@ -80,9 +80,9 @@ async def test_an_answer_that_is_no_news_wakes_nobody() -> None:
     address, news = Address(), list[str]()
     reading = a_reading(news)
     address.says("nobody there")
-    await reading.ask(address.question)
+    await reading.poll(address.question)
     address.falls_silent()
-    await reading.ask(address.question)
+    await reading.poll(address.question)
     address.says("nobody there")
     await asyncio.sleep(0.01)
     assert news == []
@@ -93,13 +93,13 @@ async def test_a_refusal_that_is_no_news_wakes_nobody_and_its_end_does() -> None
     reading = a_reading(news)
     for _ in range(2):
         address.falls_silent()
-        await reading.ask(address.question)
+        await reading.poll(address.question)
         address.answer.set_exception(KubeUnreachableError("away"))
         await asyncio.sleep(0.01)
-        await reading.ask(address.question)
+        await reading.poll(address.question)
     assert news == ["!"]
     address.falls_silent()
-    await reading.ask(address.question)
+    await reading.poll(address.question)
     address.says("back")
     await asyncio.sleep(0.01)
     assert news == ["!", "!"]
@@ -108,7 +108,7 @@ async def test_a_refusal_that_is_no_news_wakes_nobody_and_its_end_does() -> None
 async def test_who_is_not_asked_any_more_wakes_nobody() -> None:
     address, news = Address(), list[str]()
     reading = a_reading(news)
-    await reading.ask(address.question)
+    await reading.poll(address.question)
     reading.close()
     await asyncio.sleep(0)
     assert news == []
@@ -120,15 +120,15 @@ async def test_an_answer_is_as_old_as_its_question() -> None:
     session: Any = None
     reading: Reading[str] = Reading(Polling(session=session, clock=lambda: now))
     address.says("here")
-    await reading.ask(address.question)
+    await reading.poll(address.question)
     address.falls_silent()
     now = 3.0
-    await reading.ask(address.question)
+    await reading.poll(address.question)
     assert reading.age_seconds == 3.0
     now = 5.0
     address.says("late")
     await asyncio.sleep(0)
-    await reading.ask(address.question)
+    await reading.poll(address.question)
     assert reading.age_seconds == 2.0
 
 
@@ -136,11 +136,11 @@ async def test_a_question_that_got_no_answer_says_why_and_the_last_answer_stays(
     address, news = Address(), list[str]()
     reading = a_reading(news)
     address.says("here")
-    await reading.ask(address.question)
+    await reading.poll(address.question)
     address.falls_silent()
     address.answer.set_exception(KubeUnreachableError("away"))
-    assert await reading.ask(address.question)
+    assert await reading.poll(address.question)
     assert (reading.last, reading.problem) == ("here", "away")
     address.says("back")
-    await reading.ask(address.question)
+    await reading.poll(address.question)
     assert (reading.last, reading.problem) == ("back", None)

@@ -96,7 +96,7 @@ def test_a_pool_at_zero_that_a_request_may_wake_is_looked_at_most_often(
 def test_a_first_score_is_waited_for_in_short_steps() -> None:
     first = FirstScoreStatus(since="2026-01-01T00:00:00Z", seconds=1.0, waits_for="Answer")
     plan = Plan(status=RewardPoolStatus(first_score=first))
-    assert Outcome.of(plan, changed=True) is Outcome.ANSWER
+    assert Outcome.from_plan(plan, changed=True) is Outcome.ANSWER
     assert seconds_until_next(Outcome.ANSWER, quiet_for=0.0, rest=AT_ZERO, pools=1) == FIRST_SCORE_SECONDS
 
 

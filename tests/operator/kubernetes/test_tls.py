@@ -119,12 +119,12 @@ class FakeKube:
 async def test_a_new_certificate_is_noticed_and_an_old_one_not_read_at_every_pass(files: dict[str, str]) -> None:
     kube = FakeKube(None)
     reader = CertificateReader(kube, POLLING)  # type: ignore[arg-type]
-    first = await reader.look(POOL, now=0.0, pools=1, may_read=True)
+    first = await reader.read(POOL, now=0.0, pools=1, may_read=True)
     assert first is not None
     assert "does not exist" in (first.problem or "")
     kube.secret = a_secret(**files)
-    assert await reader.look(POOL, now=1.0, pools=1, may_read=True) == first
-    later = await reader.look(POOL, now=5.0, pools=1, may_read=True)
+    assert await reader.read(POOL, now=1.0, pools=1, may_read=True) == first
+    later = await reader.read(POOL, now=5.0, pools=1, may_read=True)
     assert later is not None
     assert later.certificate is not None
     assert kube.reads == 2
@@ -133,20 +133,20 @@ async def test_a_new_certificate_is_noticed_and_an_old_one_not_read_at_every_pas
 async def test_an_operator_that_may_not_read_goes_by_what_it_knows(files: dict[str, str]) -> None:
     kube = FakeKube(a_secret(**files))
     reader = CertificateReader(kube, POLLING)  # type: ignore[arg-type]
-    unread = await reader.look(POOL, now=0.0, pools=1, may_read=False)
+    unread = await reader.read(POOL, now=0.0, pools=1, may_read=False)
     assert "has not answered yet" in (unread.problem or "")
-    known = await reader.look(POOL, now=1.0, pools=1, may_read=True)
-    assert await reader.look(POOL, now=90.0, pools=1, may_read=False) is known
-    assert await reader.look(a_pool(), now=91.0, pools=1, may_read=False) is PLAIN
+    known = await reader.read(POOL, now=1.0, pools=1, may_read=True)
+    assert await reader.read(POOL, now=90.0, pools=1, may_read=False) is known
+    assert await reader.read(a_pool(), now=91.0, pools=1, may_read=False) is PLAIN
 
 
 @pytest.mark.parametrize("error", [KubeUnreachableError("no answer in time"), A_REFUSAL])
 async def test_while_the_secret_cannot_be_read_what_was_known_holds(files: dict[str, str], error: Exception) -> None:
     kube = FakeKube(a_secret(**files))
     reader = CertificateReader(kube, POLLING)  # type: ignore[arg-type]
-    known = await reader.look(POOL, now=0.0, pools=1, may_read=True)
+    known = await reader.read(POOL, now=0.0, pools=1, may_read=True)
     kube.error = error
-    assert await reader.look(POOL, now=60.0, pools=1, may_read=True) is known
+    assert await reader.read(POOL, now=60.0, pools=1, may_read=True) is known
     assert reader.refused == str(error)
 
 
@@ -154,7 +154,7 @@ async def test_a_secret_that_cannot_be_read_at_all_is_a_problem_that_says_why(fi
     kube = FakeKube(a_secret(**files))
     kube.error = A_REFUSAL
     reader = CertificateReader(kube, POLLING)  # type: ignore[arg-type]
-    tls = await reader.look(POOL, now=0.0, pools=1, may_read=True)
+    tls = await reader.read(POOL, now=0.0, pools=1, may_read=True)
     assert "the Secret rm-tls cannot be read: get: not for you" in (tls.problem or "")
 
 
@@ -165,5 +165,5 @@ async def test_an_api_server_that_is_slow_holds_up_no_pass(
     kube = FakeKube(a_secret(**files))
     kube.hangs = True
     reader = CertificateReader(kube, POLLING)  # type: ignore[arg-type]
-    assert (await reader.look(POOL, now=0.0, pools=1, may_read=True)).certificate is None
+    assert (await reader.read(POOL, now=0.0, pools=1, may_read=True)).certificate is None
     reader.close()

@@ -45,7 +45,7 @@ async def test_an_upgraded_operator_with_other_files_and_another_default_image_c
     (revision,) = (name for name in before if "worker" in name)
     upgrade(around, monkeypatch)
     for _ in range(4):
-        await around.look()
+        await around.reconcile()
     after = deployments(around)
     assert after.keys() == before.keys()
     assert after[revision] == before[revision]
@@ -54,7 +54,7 @@ async def test_an_upgraded_operator_with_other_files_and_another_default_image_c
     (progressing,) = (item for item in status["conditions"] if item["type"] == "Progressing")
     assert progressing["reason"] == "UpdateAvailable"
     assert "image vllm/vllm-openai:next instead of" in progressing["message"]
-    assert await around.look() == []
+    assert await around.reconcile() == []
 
 
 async def test_routers_of_an_upgraded_operator_wait_for_their_pools_turn(
@@ -64,10 +64,10 @@ async def test_routers_of_an_upgraded_operator_wait_for_their_pools_turn(
     upgrade(around, monkeypatch)
     around.upgrade_slots.acquire(("rl", "other"))
     for _ in range(3):
-        await around.look()
+        await around.reconcile()
     assert (deployments(around)["rm-router"], files(around)) == (before, files_before)
     around.upgrade_slots.release(("rl", "other"))
-    await around.look()
+    await around.reconcile()
     container = deployments(around)["rm-router"]["spec"]["template"]["spec"]["containers"][0]
     assert container["image"] == "x:2"
     assert around.upgrade_slots.holds(KEY), "until its routers are new ones, and ready"
@@ -79,5 +79,5 @@ async def test_a_change_of_the_pools_own_routers_waits_for_nobody(
     upgrade(around, monkeypatch)
     around.upgrade_slots.acquire(("rl", "other"))
     around.declare(router={"requestTimeoutSeconds": 7})
-    await around.look()
+    await around.reconcile()
     assert deployments(around)["rm-router"]["spec"]["template"]["spec"]["containers"][0]["image"] == "x:2"

@@ -9,7 +9,7 @@ from rewardpool_operator.kubernetes.workqueue import Workers, WorkQueue
 
 
 def taken(queue: WorkQueue[str], now: float) -> str | None:
-    found = queue.take(now)
+    found = queue.get(now)
     return found.key if found else None
 
 
@@ -43,7 +43,7 @@ def test_an_earlier_time_counts_and_a_later_one_does_not() -> None:
 def test_a_key_that_is_worked_on_is_not_taken_twice_and_comes_again_after() -> None:
     queue = WorkQueue[str](spacing=0.5)
     queue.add("a", 0.0)
-    queue.take(0.0)
+    queue.get(0.0)
     queue.add("a", 1.0)
     assert taken(queue, 2.0) is None
     queue.done("a", 3.0, again=60.0)
@@ -53,7 +53,7 @@ def test_a_key_that_is_worked_on_is_not_taken_twice_and_comes_again_after() -> N
 def test_a_pool_that_wants_to_be_looked_at_sooner_takes_events_sooner_too() -> None:
     queue = WorkQueue[str](spacing=1.0)
     queue.add("hurried", 0.0)
-    queue.take(0.0)
+    queue.get(0.0)
     queue.done("hurried", 0.0, again=0.1)
     queue.add("hurried", 0.0)
     assert (taken(queue, 0.05), taken(queue, 0.1)) == (None, "hurried")
@@ -62,7 +62,7 @@ def test_a_pool_that_wants_to_be_looked_at_sooner_takes_events_sooner_too() -> N
 def test_events_of_one_pool_leave_time_for_others() -> None:
     queue = WorkQueue[str](spacing=1.0)
     queue.add("busy", 0.0)
-    queue.take(0.0)
+    queue.get(0.0)
     queue.done("busy", 0.0, again=9.0)
     queue.add("busy", 0.1)
     queue.add("other", 0.2)
@@ -73,7 +73,7 @@ def test_a_key_without_a_next_time_is_forgotten_unless_it_was_added_meanwhile() 
     queue = WorkQueue[str]()
     for added, expected in ((False, None), (True, "a")):
         queue.add("a", 0.0)
-        queue.take(0.0)
+        queue.get(0.0)
         if added:
             queue.add("a", 0.0)
         queue.done("a", 1.0)
@@ -85,7 +85,7 @@ def test_the_oldest_is_told_by_waiting_and_by_running_keys() -> None:
     assert queue.oldest(5.0) == 0.0
     queue.add("a", 2.0)
     assert queue.oldest(5.0) == 3.0
-    queue.take(5.0)
+    queue.get(5.0)
     assert queue.oldest(9.0) == 4.0
     assert queue.length(9.0) == 0
 

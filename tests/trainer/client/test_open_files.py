@@ -25,14 +25,14 @@ def test_a_process_gets_the_open_files_that_it_needs(
     found = [limits]
     monkeypatch.setattr(resource, "getrlimit", lambda _: found[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: found.append(wanted))
-    open_files.allow(1024, hedge=True)
+    open_files.ensure_limit(1024, hedge=True)
     assert found[-1] == after
 
 
 def test_a_limit_that_cannot_be_raised_is_said_with_the_number_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     with pytest.raises(ConfigError, match=r"concurrency: 16384 requests .* 25088 open files, .* may have 4096"):
-        open_files.allow(16_384, hedge=True)
+        open_files.ensure_limit(16_384, hedge=True)
 
 
 def test_without_hedges_fewer_are_needed_and_the_message_says_so_where_that_helps(
@@ -40,8 +40,8 @@ def test_without_hedges_fewer_are_needed_and_the_message_says_so_where_that_help
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (20_000, 20_000))
     with pytest.raises(ConfigError, match=r"set `hedge: false`, or raise the limit"):
-        open_files.allow(16_384, hedge=True)
-    open_files.allow(16_384, hedge=False)
+        open_files.ensure_limit(16_384, hedge=True)
+    open_files.ensure_limit(16_384, hedge=False)
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_a_process_may_be_allowed_more_than_now(
     found = [limits]
     monkeypatch.setattr(resource, "getrlimit", lambda _: found[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: found.append(wanted))
-    open_files.allow_more(300)
+    open_files.raise_limit(300)
     assert found[-1] == after

@@ -114,7 +114,7 @@ def test_a_hold_is_locked_from_the_moment_it_has_its_name(folder: Folder) -> Non
     hold = Hold(folder.path)
     with (folder.path / AWAKE_DIR / hold.name).open("rb") as file, pytest.raises(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    hold.let_go()
+    hold.release()
     assert folder.holders() == []
 
 

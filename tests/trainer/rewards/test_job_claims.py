@@ -31,8 +31,8 @@ class Store:
         self.trouble: Exception | None = None
         self.hangs = False
 
-    async def of(self, group: Hashable) -> Mapping[str, str]:
-        return await self._crossed("of", group)
+    async def for_group(self, group: Hashable) -> Mapping[str, str]:
+        return await self._crossed("for_group", group)
 
     async def enter(self, group: Hashable, answered: Answered) -> Mapping[str, str]:
         return await self._crossed("enter", group, answered)
@@ -84,7 +84,7 @@ def test_all_processes_are_told_one_revision_of_a_pool_for_a_group(
     async def rated(process: JobClaims, number: int, seen: dict[str, frozenset[str]], late: int, slow: int) -> None:
         for _ in range(late):
             await asyncio.sleep(0)
-        before = dict(process.of(number))
+        before = dict(process.for_group(number))
         for _ in range(slow):
             await asyncio.sleep(0)
         after = await process.enter(number, Answered(seen))
@@ -139,7 +139,7 @@ async def test_only_the_first_member_waits_for_the_store() -> None:
     async with processes(2, Workers("a"), store) as (one, other):
         for process in (one, other, one, other):
             await process.rate_next(group()[0])
-    assert store.calls == ["of", "enter", "of"]  # the second process knew when its score was there
+    assert store.calls == ["for_group", "enter", "for_group"]  # the second process knew when its score was there
 
 
 @pytest.mark.parametrize("trouble", [ClaimsUnavailableError("no answer"), None])
@@ -147,7 +147,7 @@ async def test_a_rating_is_not_handed_on_where_its_groups_revision_is_not_known(
     store = Store()
     store.trouble, store.hangs = trouble, trouble is None
     claims = JobClaims(store, wait_seconds=0.01)
-    claims.of(0)
+    claims.for_group(0)
     with pytest.raises(ClaimsUnavailableError, match=r"(no answer)|(did not answer within 0\.01 s)"):
         await claims.enter(0, Answered({POOL: frozenset("a")}))
 

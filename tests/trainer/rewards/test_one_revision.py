@@ -205,7 +205,7 @@ def test_only_so_many_groups_are_remembered() -> None:
     claims = Claims(most=2)
     for number in range(3):
         claims.enter(number, Answered({POOL: A}))
-    assert [dict(claims.of(number)) for number in range(3)] == [{}, {POOL: "a"}, {POOL: "a"}]
+    assert [dict(claims.for_group(number)) for number in range(3)] == [{}, {POOL: "a"}, {POOL: "a"}]
 
 
 class Scorer:

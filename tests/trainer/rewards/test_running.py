@@ -106,12 +106,12 @@ def test_what_is_counted_is_clipped_and_never_a_response_without_a_score() -> No
 
 def test_equal_scores_of_all_steps_are_shifted_and_divided_by_nothing() -> None:
     [moments] = after([[3.0, 3.0], [3.0]])
-    assert moments.scale_of("a", 2).of(5.0) == 2.0
+    assert moments.scale_of("a", 2).apply(5.0) == 2.0
 
 
 def test_scores_that_differ_by_rounding_alone_are_divided_by_nothing() -> None:
     [moments] = after([[3.0, 3.0 + 1e-15]])
-    assert moments.scale_of("a", 1).of(5.0) == pytest.approx(2.0)
+    assert moments.scale_of("a", 1).apply(5.0) == pytest.approx(2.0)
 
 
 @given(STEPS, st.randoms(use_true_random=False), st.integers(1, 4), SCORES)
@@ -121,15 +121,15 @@ def test_neither_the_order_of_arrival_nor_the_number_of_workers_changes_a_bit(
     [alone] = after(steps)
     shared = after([random.sample(scores, k=len(scores)) for scores in steps], workers=workers)
     for version in range(len(steps) + 1):
-        expected = alone.scale_of("a", version).of(score)
-        assert all(rank.scale_of("a", version).of(score) == expected for rank in shared)
+        expected = alone.scale_of("a", version).apply(score)
+        assert all(rank.scale_of("a", version).apply(score) == expected for rank in shared)
 
 
 @given(st.lists(st.floats(-1e3, 1e3).map(lambda value: round(value, 3)), min_size=1, max_size=30))
 def test_the_moments_are_those_of_all_scores_so_far(values: list[float]) -> None:
     [moments] = after([values])
     if len(set(values)) > 1:
-        found = [moments.scale_of("a", 1).of(value) for value in values]
+        found = [moments.scale_of("a", 1).apply(value) for value in values]
         spread = statistics.pstdev(values)
         assert found == pytest.approx(
             [one * (spread + epsilon(values, "float32")) / spread for one in normalized(values)], abs=1e-9

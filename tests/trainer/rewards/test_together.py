@@ -32,7 +32,7 @@ def slow() -> Iterator[Slow]:
 
 
 async def asked(together: Together[int, int], *numbers: int) -> list[asyncio.Task[int]]:
-    tasks = [asyncio.create_task(together.of(number)) for number in numbers]
+    tasks = [asyncio.create_task(together.result(number)) for number in numbers]
     await asyncio.sleep(0)
     return tasks
 
@@ -62,9 +62,9 @@ async def test_work_that_fails_as_a_whole_fails_for_all_of_it_and_goes_on(slow: 
         await together.alone(lambda: 1 // 0)
     slow.calls = None  # type: ignore[assignment]  # whatever it does now fails
     with pytest.raises(AttributeError):
-        await together.of(1)
+        await together.result(1)
     slow.calls = []
-    assert await together.of(2) == 4
+    assert await together.result(2) == 4
 
 
 async def test_whoever_asks_or_waits_when_it_is_closed_is_told(slow: Slow) -> None:
@@ -74,7 +74,7 @@ async def test_whoever_asks_or_waits_when_it_is_closed_is_told(slow: Slow) -> No
     slow.may.set()
     first, waiting = await asyncio.gather(*tasks, return_exceptions=True)
     assert first == 2
-    for told in (waiting, *await asyncio.gather(together.of(3), return_exceptions=True)):
+    for told in (waiting, *await asyncio.gather(together.result(3), return_exceptions=True)):
         assert isinstance(told, RuntimeError)
         assert str(told) == "the tokenizer is closed"
 
@@ -82,4 +82,4 @@ async def test_whoever_asks_or_waits_when_it_is_closed_is_told(slow: Slow) -> No
 def test_loops_one_after_the_other_may_ask(slow: Slow) -> None:
     together = Together(slow, what="it")
     slow.may.set()
-    assert [asyncio.run(together.of(number)) for number in (1, 2)] == [2, 4]
+    assert [asyncio.run(together.result(number)) for number in (1, 2)] == [2, 4]

@@ -58,7 +58,7 @@ def test_without_flock_a_heart_that_stops_is_noticed_and_one_that_beats_is_respe
     first, second = a_lock(tmp_path, "a", **how), a_lock(tmp_path, "b", clock, **how)
     first.try_acquire()
     for _ in range(3):
-        first.beat({})
+        first.heartbeat({})
         clock.now += DEAD_SECONDS - 1
         assert not second.try_acquire()
     clock.now += DEAD_SECONDS
@@ -73,7 +73,7 @@ def test_who_was_taken_for_dead_learns_it(tmp_path: Path) -> None:
     clock.now += DEAD_SECONDS
     second.try_acquire()
     with pytest.raises(LostLockError):
-        first.beat({})
+        first.heartbeat({})
 
 
 def test_the_lock_of_a_killed_process_of_this_machine_is_free_at_once(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_lock_of_a_killed_process_of_this_machine_is_free_at_once(tmp_path: 
 def test_those_who_wait_hear_from_the_holder(tmp_path: Path) -> None:
     first, second = a_lock(tmp_path, "pod-a"), a_lock(tmp_path, "pod-b")
     first.try_acquire()
-    first.beat({"verifiedBytes": 5})
+    first.heartbeat({"verifiedBytes": 5})
     assert (second.holder(), second.report()) == ("pod-a", {"verifiedBytes": 5})
 
 

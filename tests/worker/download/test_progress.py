@@ -38,14 +38,14 @@ def test_a_download_that_moves_is_never_given_up() -> None:
     seen = Seen()
     for now in range(0, 600, 50):
         seen.bytes += 1
-        seen.watch.look(now)
+        seen.watch.check(now)
     assert seen.given_up == []
 
 
 def test_a_download_in_which_nothing_moves_is_given_up() -> None:
     seen = Seen()
-    seen.watch.look(0)
-    seen.watch.look(60)
+    seen.watch.check(0)
+    seen.watch.check(60)
     assert seen.given_up == ["nothing moved for 60 s: downloading 0.00 of 10.00 GB"]
 
 
@@ -57,7 +57,7 @@ def test_checking_and_another_ones_work_count_as_moving(moves: str) -> None:
             seen.progress.read(1)
         else:
             seen.holder["verifiedBytes"] = now
-        seen.watch.look(now)
+        seen.watch.check(now)
     assert seen.given_up == []
 
 
@@ -65,7 +65,7 @@ def test_the_log_has_a_line_every_ten_seconds_with_the_rate() -> None:
     seen = Seen()
     for now in range(21):
         seen.bytes = now * 100_000_000
-        seen.watch.look(now)
+        seen.watch.check(now)
     assert seen.lines == [
         "downloading 0.00 of 10.00 GB",
         "downloading 1.00 of 10.00 GB, 100 MB/s",

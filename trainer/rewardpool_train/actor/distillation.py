@@ -192,7 +192,7 @@ class Distillation:
         async def score(task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
             self._tally.submitted += 1
             try:
-                rows = await self._ask(task, member, rollout)
+                rows = await self._request(task, member, rollout)
             except asyncio.CancelledError:
                 self._tally.given_up += 1
                 raise
@@ -219,7 +219,7 @@ class Distillation:
 
     def _each(self, inner: Score[Prompt, Rollout]) -> Score[Prompt, Rollout]:
         async def score(task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
-            found, rows = await _together(inner(task, member, rollout), self._ask(task, member, rollout))
+            found, rows = await _together(inner(task, member, rollout), self._request(task, member, rollout))
             return None if rows is None else found
 
         return score
@@ -227,7 +227,7 @@ class Distillation:
     async def _both(
         self, group: RolledGroup[Prompt, Rollout], judging: Awaitable[Sequence[float | None]]
     ) -> Sequence[float | None]:
-        asking = (self._ask(group.task, member, rollout) for member, rollout in enumerate(group.rollouts))
+        asking = (self._request(group.task, member, rollout) for member, rollout in enumerate(group.rollouts))
         scores, _ = await _together(judging, asyncio.gather(*asking))
         return self._known(group.task, scores)
 
@@ -240,7 +240,7 @@ class Distillation:
         """Return the scores of the responses that have a teacher's answer."""
         return [score if (task.index, member) in self._rows else None for member, score in enumerate(scores)]
 
-    async def _ask(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> TeacherRows | None:
+    async def _request(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> TeacherRows | None:
         rows = await self._teachers.rows(task.prompt, rollout)
         if rows is not None:
             self._rows[task.index, member] = rows

@@ -18,7 +18,7 @@ class Addresses:
         self._clock = clock
         self._known: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddrInfoType]]]] = {}
 
-    async def of(self, host: str, port: int) -> list[AddrInfoType]:
+    async def resolve(self, host: str, port: int) -> list[AddrInfoType]:
         """Return the addresses, beginning with another one each time, so that connections spread. Raises OSError."""
         if numeric := _numeric(host, port):
             return list(numeric)

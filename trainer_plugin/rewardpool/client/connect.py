@@ -48,7 +48,7 @@ class Turns(Generic[W]):
         self._connected_at = -math.inf
         self._waiting: deque[tuple[W, float]] = deque()
 
-    def take(self, one: W, *, now: float) -> bool:
+    def acquire(self, one: W, *, now: float) -> bool:
         """Return whether it is this caller's turn; if not, the caller waits for it."""
         if self.are_free:
             self._making += 1
@@ -56,7 +56,7 @@ class Turns(Generic[W]):
         self._waiting.append((one, now))
         return False
 
-    def give_back(self, *, connected: bool, now: float) -> list[W]:
+    def release(self, *, connected: bool, now: float) -> list[W]:
         """A turn is over; returns who waited in vain: since before a connection was made last, and for too long."""
         self._making -= 1
         if connected:
@@ -104,7 +104,7 @@ class Connector:
 
     async def _made(self, origin: Origin, protocol: Callable[[], P]) -> P:
         host, port, tls, is_own = origin
-        addresses = await self._names.of(host, port)
+        addresses = await self._names.resolve(host, port)
         delay = NEXT_ADDRESS_SECONDS if len(addresses) > 1 else None
         sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=delay, interleave=1)
         if is_own:

@@ -27,10 +27,10 @@ class Carrier(Protocol):
     def begin(self, exchange: "Exchange") -> bool:
         """Send a request; False where the connection is closed."""
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """The answer is not wanted any more."""
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """The request that it was made for is gone."""
 
 
@@ -76,7 +76,7 @@ class Exchange:
             self.connecting.cancel()
         if self.connection is not None:
             # An answer may be on its way, and the next request must not get it.
-            self.connection.give_up()
+            self.connection.cancel()
 
     # What client and connections call.
 
@@ -88,7 +88,7 @@ class Exchange:
         if (error := connecting.exception()) is not None:
             self.ends(error)
         elif self.is_over:
-            connecting.result().leave()
+            connecting.result().detach()
         elif not connecting.result().begin(self):
             self.ends(BrokenError("the server closed it"))
 

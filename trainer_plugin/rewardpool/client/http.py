@@ -91,7 +91,7 @@ class HttpClient:
 
     def _send_on_new(self, exchange: Exchange) -> None:
         turns = self._turns.setdefault(exchange.to.origin, Turns())
-        if turns.take(exchange, now=self._loop.time()):
+        if turns.acquire(exchange, now=self._loop.time()):
             self._connect_for(exchange, turns)
 
     def _connect_for(self, exchange: Exchange, turns: Turns[Exchange]) -> None:
@@ -100,7 +100,7 @@ class HttpClient:
 
         def connected(_: asyncio.Task[_Connection]) -> None:
             made = not connecting.cancelled() and connecting.exception() is None
-            in_vain = turns.give_back(connected=made, now=self._loop.time())
+            in_vain = turns.release(connected=made, now=self._loop.time())
             exchange.connected(connecting)
             for one in in_vain:
                 one.ends(silence())
@@ -182,11 +182,11 @@ class _Connection(asyncio.Protocol):
         self._transport.write(exchange.raw)
         return True
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         self._exchange = None
         self.abort()
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """The request that it was made for is gone: keep it for others."""
         if not self._transport.is_closing():
             self._client.free(self)

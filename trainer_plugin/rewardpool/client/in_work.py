@@ -213,7 +213,7 @@ class InWork:
             return None
         return self._listing.seconds[request_id], self._listing.asked_at
 
-    async def ask(self, *, within: float) -> None:
+    async def poll(self, *, within: float) -> None:
         """Ask the workers, and wait for at most so many seconds until they have answered."""
         self._is_answered.clear()
         self.refresh(self._clock(), older_than=0.0)

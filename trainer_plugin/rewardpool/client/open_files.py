@@ -21,7 +21,7 @@ def needed(concurrency: int, *, hedge: bool) -> int:
     return concurrency + (concurrency // 2 if hedge else 0) + SPARE
 
 
-def allow(concurrency: int, *, hedge: bool) -> None:
+def ensure_limit(concurrency: int, *, hedge: bool) -> None:
     """Raise RLIMIT_NOFILE as far as the process needs.
 
     Raises:
@@ -42,7 +42,7 @@ def allow(concurrency: int, *, hedge: bool) -> None:
     log.info("open files of this process: %d instead of %d, for %d requests in flight", need, soft, concurrency)
 
 
-def allow_more(files: int) -> None:
+def raise_limit(files: int) -> None:
     """Raise RLIMIT_NOFILE by so many files, as far as the administrator allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:

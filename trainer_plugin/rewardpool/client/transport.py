@@ -91,7 +91,7 @@ class Connections:
         self._http: HttpClient | None = None
 
     async def __aenter__(self) -> Self:
-        open_files.allow(self.config.concurrency, hedge=self.config.hedge)
+        open_files.ensure_limit(self.config.concurrency, hedge=self.config.hedge)
         await self.resolver.begin()
         await check_address(self.endpoint)
         self._timer = RequestTimer(
@@ -110,7 +110,7 @@ class Connections:
         self._http = HttpClient(clock=self.clock, uniform=self.uniform)
         log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
         if self.endpoint.is_fixed_size and self.endpoint.model_type == "Function":
-            await self._in_work.ask(within=PATIENCE_SECONDS)
+            await self._in_work.poll(within=PATIENCE_SECONDS)
         for sentence in self.endpoint.disagreements(self.config.timeout):
             log.warning("reward pool %s: %s", self.endpoint.pool, sentence)
         if self.endpoint.not_ready:

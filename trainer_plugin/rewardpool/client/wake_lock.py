@@ -52,7 +52,7 @@ class Hold:
         except OSError as error:
             raise PoolAccessError(f"the pool cannot be kept awake: {error}") from error
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._path.unlink(missing_ok=True)
         # A child of this process may have inherited the file, so closing it here would not be enough.
         fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -85,16 +85,16 @@ class Awake:
         try:
             async with self._turn:
                 if self._hold is None:
-                    self._hold = await self._take(source, endpoint.pool, within_seconds)
+                    self._hold = await self._acquire(source, endpoint.pool, within_seconds)
             yield
         finally:
             self._tasks -= 1
             async with self._turn:
                 if self._tasks == 0 and self._hold is not None:
                     hold, self._hold = self._hold, None
-                    await self._let_go(hold, source, endpoint.pool, within_seconds)
+                    await self._release(hold, source, endpoint.pool, within_seconds)
 
-    async def _take(self, source: LocalSource, pool: str, within_seconds: float) -> Hold:
+    async def _acquire(self, source: LocalSource, pool: str, within_seconds: float) -> Hold:
         hold = Hold(source.folder(*_parts(pool)))
         try:
             await self._until(
@@ -105,12 +105,12 @@ class Awake:
                 what="wake",
             )
         except BaseException:
-            hold.let_go()
+            hold.release()
             raise
         return hold
 
-    async def _let_go(self, hold: Hold, source: LocalSource, pool: str, within_seconds: float) -> None:
-        hold.let_go()
+    async def _release(self, hold: Hold, source: LocalSource, pool: str, within_seconds: float) -> None:
+        hold.release()
         await self._until(
             source,
             pool,

@@ -78,13 +78,13 @@ class Announcer:
         """Begin, on a thread of its own."""
         self._thread.start()
 
-    def look(self) -> None:
+    def notify(self) -> None:
         """Notify it that the demand may have changed; returns at once. Any thread may call it."""
         self._changed.set()
 
     def end(self) -> None:
         """Wait for the last word, for at most `END_SECONDS`; the demand must be one that ended by now."""
-        self.look()
+        self.notify()
         self._thread.join(END_SECONDS)
         if self._thread.is_alive():
             self._given_up = True
@@ -105,7 +105,7 @@ class Announcer:
         """Announce the demand until it ended, or may not be announced; the body of the thread."""
         try:
             with asyncio.Runner() as loop:
-                while not self._given_up and self._say(loop):
+                while not self._given_up and self._write(loop):
                     pass
                 loop.run(self._writer.close())
         except Exception as error:  # a fault of ours, which is no reason to end a training job
@@ -113,7 +113,7 @@ class Announcer:
             self._problem = f"{type(error).__name__}: {error}"
             log.exception("the demand of this job is not announced any more")
 
-    def _say(self, loop: asyncio.Runner) -> bool:
+    def _write(self, loop: asyncio.Runner) -> bool:
         """Write once, and pause until that is to be done again; False when it is not."""
         demand = self._demand()
         began = self._clock()

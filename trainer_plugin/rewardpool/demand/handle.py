@@ -22,7 +22,7 @@ from typing import Self
 from rewardpool.config import RewardConfig
 from rewardpool.demand.announcer import Announcer
 from rewardpool.demand.cadence import STALL_SECONDS, Cadence, Plan
-from rewardpool.demand.job import give_name_back, is_switched_on, name_of, rank_of, ranks_of, take_name
+from rewardpool.demand.job import acquire_name, is_switched_on, name_of, rank_of, ranks_of, release_name
 from rewardpool.demand.report import DemandReport
 from rewardpool.demand.writers import writer_for
 from rewardpool.discovery.endpoint import Endpoint
@@ -91,13 +91,13 @@ class JobDemand:
         """
         with self._known() as cadence:
             cadence.rollout_begins(self._clock(), samples=samples)
-        self._look()
+        self._notify()
 
     def update(self) -> None:
         """The rollout is over: no more samples come before the next one. May be said more than once."""
         with self._known() as cadence:
             cadence.update_begins(self._clock())
-        self._look()
+        self._notify()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -110,7 +110,7 @@ class JobDemand:
             yield
         finally:
             if self._count(self._cadence.waits, -1) - began >= STALL_SECONDS:
-                self._look()
+                self._notify()
 
     def end(self) -> None:
         """The job needs nothing any more. Waits at most 2 s for that to be said; may be called again."""
@@ -190,9 +190,9 @@ class JobDemand:
             what(now, change)
         return now
 
-    def _look(self) -> None:
+    def _notify(self) -> None:
         if self._announcer is not None:
-            self._announcer.look()
+            self._announcer.notify()
 
 
 def announced_demand(
@@ -229,7 +229,7 @@ def announced_demand(
         return _silent(f"there is no place for it, as the pool was found by {endpoint().origin}", job)
     ranks = ranks_of(environ) if ranks is None else ranks
     where = f"{writer} {endpoint().pool}"
-    job = take_name(job, where=where)
+    job = acquire_name(job, where=where)
     demand = JobDemand(
         job,
         Cadence(job, plan, sees_all=ranks == 1),
@@ -238,7 +238,7 @@ def announced_demand(
         score_wait=score_wait,
         scored=lambda: ranks * scored(),
     )
-    demand.announce(Announcer(writer, demand.now), ended=lambda: give_name_back(job, where=where))
+    demand.announce(Announcer(writer, demand.now), ended=lambda: release_name(job, where=where))
     log.info("announcing the demand of job %s to reward pool %s, by %s", job, endpoint().pool, writer)
     return demand
 

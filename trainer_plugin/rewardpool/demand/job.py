@@ -50,7 +50,7 @@ def name_of(config: RewardConfig, environ: Mapping[str, str]) -> str:
         raise ConfigError(f"${names.ENV_JOB}", f"{error}, not {given!r}") from error
 
 
-def take_name(job: str, *, where: str) -> str:
+def acquire_name(job: str, *, where: str) -> str:
     """A name by which nothing of this process is announced at the place; the job's, if that is free.
 
     Two rewards of one job that ask one pool announce what each of them asks; by one name they would overwrite each
@@ -66,7 +66,7 @@ def take_name(job: str, *, where: str) -> str:
     return name
 
 
-def give_name_back(job: str, *, where: str) -> None:
+def release_name(job: str, *, where: str) -> None:
     """The name is free again; may be called again."""
     with _lock:
         _taken.discard((os.getpid(), where, job))

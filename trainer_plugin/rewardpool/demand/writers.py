@@ -128,7 +128,7 @@ class LeaseWriter:
             self._kube = await self._open.enter_async_context(await self._source.client())
         what = f"leases.coordination.k8s.io/{name} in namespace {namespace}"
         async with asyncio.timeout(REQUEST_SECONDS):
-            return await self._source.ask(
+            return await self._source.request(
                 lambda kube: kube.apply(LEASES, manifest), what, verb="create and patch", kube=self._kube
             )
 

@@ -130,7 +130,7 @@ async def find_pool(
     said = ""
     while True:
         try:
-            found = await _look(pool, sources, key_file=key_file, require_ready=require_ready, adapter=config.adapter)
+            found = await _find(pool, sources, key_file=key_file, require_ready=require_ready, adapter=config.adapter)
             if not (wait_until_ready and found.not_ready):
                 return found
             raise PoolNotYetReadyError(f"RewardPool {found.pool} ({found.origin}) is not ready: {found.not_ready}")
@@ -194,7 +194,7 @@ def why_not_ready(pool: "RewardPool") -> str | None:
     return said
 
 
-async def _look(
+async def _find(
     pool: str, sources: Sequence[PoolSource], *, key_file: Path | None, require_ready: bool, adapter: str | None
 ) -> Endpoint:
     namespace, _, name = pool.partition("/")

@@ -146,7 +146,7 @@ class KubernetesSource:
         if not is_configured(self._environ):
             return []
         what = f"{names.PLURAL}.{names.GROUP} in namespace {namespace}"
-        found = await self.ask(lambda kube: kube.list(POOLS, namespace), what, verb="list")
+        found = await self.request(lambda kube: kube.list(POOLS, namespace), what, verb="list")
         return sorted(f"{namespace}/{pool['metadata']['name']}" for pool in found or [])
 
     async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
@@ -170,7 +170,7 @@ class KubernetesSource:
     async def _read(self, call: Callable[["Kube"], Awaitable[T]], what: str) -> T | None:
         """Return what `ask` does. Raises PoolAccessError, which says what to do about a missing right."""
         try:
-            return await self.ask(call, what)
+            return await self.request(call, what)
         except ForbiddenError as error:
             raise PoolAccessError(
                 f"{error}. Add the job's service account to the Helm chart's `trainers`, "
@@ -191,7 +191,7 @@ class KubernetesSource:
             raise PoolAccessError(f"{self}: the cluster's credentials cannot be used: {error}") from error
         return Kube(configuration, field_manager=names.TRAINER_FIELD_MANAGER)
 
-    async def ask(
+    async def request(
         self, call: Callable[["Kube"], Awaitable[T]], what: str, *, verb: str = "get", kube: "Kube | None" = None
     ) -> T | None:
         """Return what the call is answered; None for 404.
@@ -205,7 +205,7 @@ class KubernetesSource:
         """
         if kube is None:
             async with await self.client() as own:
-                return await self.ask(call, what, verb=verb, kube=own)
+                return await self.request(call, what, verb=verb, kube=own)
         try:
             return await call(kube)
         except KubeError as error:

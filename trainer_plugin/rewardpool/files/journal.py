@@ -118,7 +118,7 @@ class Journal:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                self._take(line, place)
+                self._read_line(line, place)
                 place += len(line)
         os.ftruncate(self._fd, place)
         if place == 0:
@@ -127,7 +127,7 @@ class Journal:
             place = len(line)
         return place
 
-    def _take(self, line: bytes, place: int) -> None:
+    def _read_line(self, line: bytes, place: int) -> None:
         try:
             record = orjson.loads(line)
             if place == 0:

@@ -78,7 +78,7 @@ class LedgerRecords(Source):
         self._failed_only = failed_only
         # A job may still append to them: what it adds is no part of this.
         files = _files(path)
-        open_files.allow_more(len(files))
+        open_files.raise_limit(len(files))
         self._open = dict(map(_opened, files))
         self._files = {file: os.fstat(open_file.fileno()).st_size for file, open_file in self._open.items()}
         self._parts: set[str] = set()

@@ -123,7 +123,7 @@ class ChatTokenizer:
         Raises:
             ValueError: The template refuses the conversation, or there are not so many step tokens; the text says why.
         """
-        return await self._together.of((messages, steps))
+        return await self._together.result((messages, steps))
 
     async def counts(self, texts: Sequence[str]) -> tuple[int, int]:
         """Tokens of some texts together: without special tokens, and with those that the tokenizer adds to each."""

@@ -238,7 +238,7 @@ class CompositeReward:
 
     async def _next_draft(self, episode: Episode, group: Hashable) -> _Draft:
         """Return a member that only the revisions of its group's first scored; without a score if that is not sure."""
-        wanted = self._claims.of(group)
+        wanted = self._claims.for_group(group)
         for number in range(ROUNDS):
             [draft] = await self._drafts([episode], wanted)
             answered = self._answered(draft)
@@ -363,11 +363,11 @@ class CompositeReward:
 
     async def _filled(self, draft: _Draft, asking: "_Asking") -> None:
         for gate in self._gates:
-            await asking.ask(gate, draft, wanted=draft.is_open)
+            await asking.rate(gate, draft, wanted=draft.is_open)
             _close(gate, draft)
         # Decided before any of the parts behind the gates answers: one without a score stops no other.
         passed = draft.is_open
-        await gathered([asking.ask(part, draft, wanted=passed) for part in self._others])
+        await gathered([asking.rate(part, draft, wanted=passed) for part in self._others])
 
     def _totals(self, drafts: Sequence[_Draft]) -> list[float | None]:
         weighted: list[list[float]] = [[] for _ in drafts]
@@ -394,10 +394,10 @@ class CompositeReward:
                 return normalized(values, dtype=part.score_dtype)
             case "running":
                 return [
-                    self._scale_of(part, episode).of(value) for episode, value in zip(episodes, values, strict=True)
+                    self._scale_of(part, episode).apply(value) for episode, value in zip(episodes, values, strict=True)
                 ]
             case FixedMoments(mean=mean, std=std):
-                return [Scaling(mean, std).of(value) for value in values]
+                return [Scaling(mean, std).apply(value) for value in values]
             case None:
                 return values
 
@@ -447,7 +447,7 @@ class _Asking:
             if part.comparison
         }
 
-    async def ask(self, part: OpenPart, draft: _Draft, *, wanted: bool) -> None:
+    async def rate(self, part: OpenPart, draft: _Draft, *, wanted: bool) -> None:
         """Enter what a part says of a draft, if that is wanted. Raises SampleError under `raise`, and PoolError."""
         if meeting := self._meetings.get(part.name):
             await meeting.join(draft, wanted=wanted)

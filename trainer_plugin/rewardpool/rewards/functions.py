@@ -69,7 +69,7 @@ async def started_runner(part: FunctionPart, *, path: str) -> Runner:
             runner = ThreadRunner(part.function, limits=limits, further=part.kwargs)
         else:
             runner = ProcessRunner(
-                Source.of(part.function),
+                Source.from_function(part.function),
                 limits=limits,
                 env=environment(part.env, os.environ),
                 further=part.kwargs,

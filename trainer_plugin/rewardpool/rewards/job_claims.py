@@ -21,8 +21,8 @@ WAIT_SECONDS: Final = 30.0
 class ClaimStore(Protocol):
     """The claims of a job, asked by all processes that score for it."""
 
-    async def of(self, group: Hashable) -> Mapping[str, str]:
-        """Do as `Claims.of`. Raises ClaimsUnavailableError, and PoolError where no later call can succeed."""
+    async def for_group(self, group: Hashable) -> Mapping[str, str]:
+        """Do as `Claims.for_group`. Raises ClaimsUnavailableError, and PoolError where no later call can succeed."""
         ...
 
     async def enter(self, group: Hashable, answered: Answered) -> Mapping[str, str]:
@@ -47,9 +47,9 @@ class JobClaims:
         self._wait_seconds = wait_seconds
         self._reading: dict[Hashable, asyncio.Task[None]] = {}
 
-    def of(self, group: Hashable) -> Mapping[str, str]:
+    def for_group(self, group: Hashable) -> Mapping[str, str]:
         """Return what is known of the group's revisions, and have the rest read in the meantime."""
-        known = self._known.of(group)
+        known = self._known.for_group(group)
         if self._store is not None and not known and group not in self._reading:
             reading = asyncio.create_task(self._read(group, self._store))
             self._reading[group] = reading
@@ -63,15 +63,15 @@ class JobClaims:
             ClaimsUnavailableError: They are not known, so that the rating must not be handed on.
             PoolError: They are not known, and never will be.
         """
-        known = self._known.of(group)
+        known = self._known.for_group(group)
         if self._store is not None and any(seen and pool not in known for pool, seen in answered.seen.items()):
             self._note(group, await self._in_time(self._store.enter(group, answered)))
-            return self._known.of(group)
+            return self._known.for_group(group)
         return self._known.enter(group, answered)
 
     async def _read(self, group: Hashable, store: ClaimStore) -> None:
         try:
-            self._note(group, await self._in_time(store.of(group)))
+            self._note(group, await self._in_time(store.for_group(group)))
         except Exception:  # nobody waits for this; `enter` meets the same trouble, and says so
             return
 

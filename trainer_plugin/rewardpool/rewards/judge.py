@@ -48,7 +48,7 @@ class Judge:
         self._config = config
         self._meta = meta
 
-    async def ask(self, question: Question[float]) -> list[Verdict[float]]:
+    async def request(self, question: Question[float]) -> list[Verdict[float]]:
         """Return as many independent answers as there are votes, each requested again while it cannot be read.
 
         Raises:
@@ -183,7 +183,7 @@ class PointwiseScorer:
     async def score(self, episode: Episode) -> PartScore:
         """Return the judge's score, or the value of several votes together."""
         question = await self._prompt.question(episode, {"response": response_of(episode)}, self._answer)
-        verdicts = await self._judge.ask(question)
+        verdicts = await self._judge.request(question)
         return PartScore(self._judge.decide(verdicts, label=episode.label), info_of(verdicts))
 
 
@@ -206,7 +206,7 @@ class PairJudge:
         questions = [
             await self._prompt.question(episode, {"response_a": a, "response_b": b}, self._answer) for a, b in orders
         ]
-        there, back = await gathered([self._judge.ask(question) for question in questions])
+        there, back = await gathered([self._judge.request(question) for question in questions])
         won, lost = (self._judge.decide(verdicts, label=episode.label) for verdicts in (there, back))
         value = (won + 1.0 - lost) / 2
         return PartScore(value, info_of([*there, *back]))

@@ -47,7 +47,7 @@ class Scaling:
     mean: float = 0.0
     std: float = 1.0
 
-    def of(self, value: float) -> float:
+    def apply(self, value: float) -> float:
         """The scaled score. Equal scores become equal ones."""
         return (value - self.mean) / self.std
 

@@ -73,12 +73,12 @@ class Claims:
         self._most = most
         self._wanted: OrderedDict[Hashable, dict[str, str]] = OrderedDict()
 
-    def of(self, group: Hashable) -> Mapping[str, str]:
+    def for_group(self, group: Hashable) -> Mapping[str, str]:
         """Return the revision that each pool shall score the group's next member with; of no pool before the first."""
         return self._wanted.get(group, {})
 
     def enter(self, group: Hashable, answered: Answered) -> Mapping[str, str]:
-        """Enter what answered for a member, of pools that had not answered for the group; return what `of` does."""
+        """Enter what answered for a member, of pools that had not answered yet; return the revisions to use."""
         wanted = self._wanted.setdefault(group, {})
         for pool, seen in answered.seen.items():
             if seen:

@@ -35,7 +35,7 @@ class Together(Generic[A, B]):
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Asked[A, B]]] = {}
         """Arguments that wait while the thread works, by their event loops."""
 
-    async def of(self, what: A) -> B:
+    async def result(self, what: A) -> B:
         """Return the results of a batch.
 
         Raises:

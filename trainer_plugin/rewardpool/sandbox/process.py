@@ -180,7 +180,7 @@ class Process:
             raise SandboxUnavailableError(str(answer.get("refused", answer)))
         self._cpu_before, self._idle_seconds, self._has_begun = cpu_clock(self.pid), 0.0, True
 
-    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+    def request(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer to a question: `value`, `raised`, `exited` or, of an assertion's process, `call`.
 
         Raises:

@@ -37,7 +37,7 @@ def serve(talk: int, *, parent: int) -> None:
     setup = receive(read)
     folder = setup["folder"]
     try:
-        _take_input(setup["stdin"])
+        _set_input(setup["stdin"])
         os.chdir(folder or "/")
         restrict(Limits.read(setup), parent=parent, also_readable=[folder] if folder else [])
     except Exception as error:
@@ -217,7 +217,7 @@ def untagged(value: Any) -> Any:
     return bytes.fromhex(inner) if kind == "bytes" else complex(*inner)
 
 
-def _take_input(text: str) -> None:
+def _set_input(text: str) -> None:
     """Make a text the standard input, also for what reads descriptor 0; a pipe would have to be fed."""
     descriptor = os.memfd_create("stdin")
     with open(descriptor, "wb", closefd=False) as file:

@@ -152,7 +152,7 @@ class _Run:
         self._exit_code = None
         try:
             with self._process(stdin) as process:
-                answer = process.ask("run", code=self._code)
+                answer = process.request("run", code=self._code)
                 self._exit_code = _exit_code(answer)
                 if self._exit_code != 0:
                     _check_loaded(answer)
@@ -176,9 +176,9 @@ class _Run:
     def calls(self, calls: Sequence[Call], expected: Sequence[Any], stdin: str) -> None:
         try:
             with self._process(stdin) as process:
-                _check_loaded(process.ask("load", code=self._code))
+                _check_loaded(process.request("load", code=self._code))
                 for call, wanted in zip(calls, expected, strict=True):
-                    answer = process.ask("call", function=call.function, args=call.args, kwargs=call.kwargs)
+                    answer = process.request("call", function=call.function, args=call.args, kwargs=call.kwargs)
                     self._values.append(answer.get("value"))
                     self._compare(call, answer, wanted)
         except Ended as ended:
@@ -199,11 +199,11 @@ class _Run:
     def asserts(self, asserts: Sequence[str], functions: Sequence[str], stdin: str) -> None:
         try:
             with self._process(stdin) as code, self._process("") as assertions:
-                _check_loaded(code.ask("load", code=self._code))
+                _check_loaded(code.request("load", code=self._code))
                 for assertion in asserts:
-                    answer = assertions.ask("check", assertion=assertion, functions=functions)
+                    answer = assertions.request("check", assertion=assertion, functions=functions)
                     while "call" in answer:
-                        reply = code.ask(
+                        reply = code.request(
                             "call_tagged", function=answer["call"], args=answer["args"], kwargs=answer["kwargs"]
                         )
                         answer = assertions.answer(_relayed(reply))

@@ -42,7 +42,7 @@ class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not 
     """The token of the response in which each step ends, from 0, and the step's reward."""
 
     @classmethod
-    def of(cls, output: Any, steps: tuple[tuple[int, float], ...]) -> "StepRewardedOutput":
+    def from_output(cls, output: Any, steps: tuple[tuple[int, float], ...]) -> "StepRewardedOutput":
         """Return the same trajectory with these rewards."""
         given = {name: getattr(output, name) for name in output.model_fields_set}
         given["extra_fields"] = output.extra_fields
@@ -117,7 +117,7 @@ class InlineScorer:
             return None
         last.reward_score, last.extra_fields["reward_extra_info"] = scored.score, scored.extra_info
         last.metrics.compute_score = time.monotonic() - began - member.waited_seconds
-        return last if scored.steps is None else StepRewardedOutput.of(last, scored.steps)
+        return last if scored.steps is None else StepRewardedOutput.from_output(last, scored.steps)
 
 
 @register(AGENT_LOOP)

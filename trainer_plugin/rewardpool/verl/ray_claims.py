@@ -45,8 +45,8 @@ class RayClaims:
                 f"the Ray actor that keeps which revision scores each group cannot be used: {problem}; {_REMEDY}"
             ) from error
 
-    async def of(self, group: Hashable) -> Mapping[str, str]:
-        return await self._asked("of", group)
+    async def for_group(self, group: Hashable) -> Mapping[str, str]:
+        return await self._asked("for_group", group)
 
     async def enter(self, group: Hashable, answered: Answered) -> Mapping[str, str]:
         return await self._asked("enter", group, answered)

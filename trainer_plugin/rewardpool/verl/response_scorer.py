@@ -84,7 +84,7 @@ class ResponseScorer:
                 that the reward would have to look at, or turns that cannot be told apart.
         """
         self._check_text(others)
-        response, prompt_tail = await self._decoding.of((token_ids, prompt_ids))
+        response, prompt_tail = await self._decoding.result((token_ids, prompt_ids))
         # A thread costs more than it gives where there is nothing to do.
         has_turns = self._reader is not None and int(others.get("__num_turns__") or 0) > SINGLE_TURN
         rated = episode(
@@ -131,7 +131,7 @@ class ResponseScorer:
                 f"a response has {word} in it, from a tool that shows pictures or the like, and {reader} would be sent"
                 " words alone; score by functions (reward.rewardpool.function, or a Function pool)",
             )
-        turns = text.of(token_ids)
+        turns = text.split(token_ids)
         if len(turns) == 1:
             raise ConfigError(
                 "actor_rollout_ref.model.path",

@@ -18,7 +18,7 @@ from rewardpool.rewards.episode import read_extra_info
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, plain
-from rewardpool.verl.settings import parse_parts, pool_spec, refuse_skip, take_info
+from rewardpool.verl.settings import parse_parts, pool_spec, pop_info, refuse_skip
 
 PATH = "reward.custom_reward_function.reward_kwargs"
 
@@ -56,7 +56,7 @@ async def compute_score(
             response that has several turns.
     """
     spec = pool_spec(pool, _mapping(rewardpool), pool_path=f"{PATH}.pool", mapping_path=f"{PATH}.rewardpool")
-    info = take_info(spec, path=f"{PATH}.rewardpool")
+    info = pop_info(spec, path=f"{PATH}.rewardpool")
     parsed = parse_parts(spec, path=f"{PATH}.rewardpool")
     refuse_process(parsed, who="verl's reward function")
     refuse_skip(parsed, spec, path=f"{PATH}.rewardpool")

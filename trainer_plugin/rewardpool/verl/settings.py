@@ -88,7 +88,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         unchecked = pool_spec(reward.get("pool"), reward.get("rewardpool"))
         writer = unchecked.pop("agent_loop", None)
         with mistakes.gather():
-            info = take_info(unchecked, path=MAPPING_PATH)
+            info = pop_info(unchecked, path=MAPPING_PATH)
         parsed = parse_parts(unchecked, path=MAPPING_PATH)
         by_steps = parsed.process_field
         spec = unchecked
@@ -130,7 +130,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     )
 
 
-def take_info(spec: dict[str, Any], *, path: str) -> tuple[str, ...]:
+def pop_info(spec: dict[str, Any], *, path: str) -> tuple[str, ...]:
     """Remove the key `info` from a spec and return its names.
 
     Raises:

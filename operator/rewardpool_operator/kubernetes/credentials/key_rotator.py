@@ -42,7 +42,7 @@ class KeyRotator:
         self._taken: set[tuple[str, str]] = set()
         """Container and key, of every worker that was seen to take the next key."""
 
-    async def look(self, pool: RewardPool, objects: Objects, *, may_change: bool, known: bool = True) -> Keys:
+    async def reconcile(self, pool: RewardPool, objects: Objects, *, may_change: bool, known: bool = True) -> Keys:
         """The keys that the Secrets shall have.
 
         Where not all Secrets are known, what stands for the missing ones is not remembered, and must not be written.

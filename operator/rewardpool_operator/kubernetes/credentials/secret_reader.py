@@ -98,7 +98,7 @@ class SecretReader:
 
     async def _read(self, name: str) -> bool:
         reading = self._readings[name]
-        over = await reading.ask(partial(self._kube.get, resources.SECRETS, self._namespace, name))
+        over = await reading.poll(partial(self._kube.get, resources.SECRETS, self._namespace, name))
         if over and reading.problem is None:
             if reading.last is None:
                 self._store.forget(resources.SECRETS, self._namespace, name)

@@ -121,7 +121,7 @@ class CertificateReader:
         """Reason why the Secret could not be read the last time; None when it could."""
         return self._reading.problem
 
-    async def look(self, pool: RewardPool, *, now: float, pools: int, may_read: bool) -> Tls:
+    async def read(self, pool: RewardPool, *, now: float, pools: int, may_read: bool) -> Tls:
         """The certificate as of `now` (monotonic seconds); what was read last holds while the Secret cannot be read.
 
         It may not be read while the API server is away, another operator leads, or it failed a moment ago.
@@ -135,7 +135,7 @@ class CertificateReader:
             return PLAIN
         due = self.refused is not None or now - self._read_at >= PACE.seconds(pools)
         if may_read and (due or self._reading.pending):
-            over = await self._reading.ask(partial(self._kube.get, SECRETS, pool.metadata.namespace, name))
+            over = await self._reading.poll(partial(self._kube.get, SECRETS, pool.metadata.namespace, name))
             if over and self.refused is None:
                 self._read_at, self._tls = now, _tls_of(pool, self._reading.last)
         if self._tls is not None:

@@ -40,7 +40,7 @@ class Address:
     proxy: str | None = None
 
     @classmethod
-    def of(cls, configuration: Configuration) -> Self:
+    def from_configuration(cls, configuration: Configuration) -> Self:
         """Return that of a client's configuration."""
         return cls(
             url=configuration.host,

@@ -49,7 +49,7 @@ class RouterCounts:
         self._asked_at: dict[str, float] = {}
         self._counted: dict[str, Counted] = {}
 
-    async def ask(self, routers: Mapping[str, Sequence[str]]) -> None:
+    async def refresh(self, routers: Mapping[str, Sequence[str]]) -> None:
         """Ask the routers of those pools that were asked least lately.
 
         Pools that are not here are forgotten.
@@ -64,15 +64,15 @@ class RouterCounts:
             if routers[pool] and (not due or room >= len(routers[pool])):
                 due.append(pool)
                 room -= len(routers[pool])
-        answers = await asyncio.gather(*(self._ask_pool(routers[pool], now) for pool in due))
+        answers = await asyncio.gather(*(self._refresh_pool(routers[pool], now) for pool in due))
         self._counted |= dict(zip(due, answers, strict=True))
         self._asked_at |= dict.fromkeys(due, now)
 
-    def of(self, pool: str) -> Counted:
+    def get(self, pool: str) -> Counted:
         """Return the latest counts of the pool `namespace/name`."""
         return self._counted.get(pool, Counted())
 
-    async def _ask_pool(self, urls: Sequence[str], now: float) -> Counted:
+    async def _refresh_pool(self, urls: Sequence[str], now: float) -> Counted:
         texts = [text for text in await asyncio.gather(*(self._text(url) for url in urls)) if text is not None]
         try:
             found = [counts(text) for text in texts]

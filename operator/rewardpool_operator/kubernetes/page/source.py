@@ -76,7 +76,7 @@ class ClusterSource:
         async with aiohttp.ClientSession(connector=connector) as session:
             yield cls(pools, RouterCounts(session), server, namespaces=namespaces)
 
-    async def look(self, *, counted: bool) -> Sequence[Seen]:
+    async def observe(self, *, counted: bool) -> Sequence[Seen]:
         """All pools as the watches last said.
 
         Raises:
@@ -91,7 +91,7 @@ class ClusterSource:
         self._lines = lines
         self._known = {known.pool.key: known for known in lines.values()}
         if counted:
-            await self._routers.ask({pool: known.metrics for pool, known in self._known.items()})
+            await self._routers.refresh({pool: known.metrics for pool, known in self._known.items()})
         return [self._seen(known, counted=counted) for known in self._known.values()]
 
     async def manifest(self, pool: str, viewer: Viewer) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ class ClusterSource:
         return shown(await end_of_log(self._server, namespace, name, container, token=viewer.token), keys=())
 
     def _seen(self, known: _Known, *, counted: bool) -> Seen:
-        said = self._routers.of(known.pool.key) if counted else Counted()
+        said = self._routers.get(known.pool.key) if counted else Counted()
         workers = [replace(worker, in_flight=said.in_flight.get(url)) for url, worker in known.workers]
         return Seen(pool=known.pool, workers=workers, counts=said.counts, logs=tuple(known.logs))
 

@@ -77,19 +77,19 @@ class Downloads:
         seen = [with_download(worker, by_name[worker.name]) for worker in workers]
         polled = [worker for worker in seen if worker.is_downloading and worker.active][:MAX_POLLED]
         keep_only(self._readings, {worker.name for worker in polled})
-        answers = await asyncio.gather(*(self._ask(worker) for worker in polled))
+        answers = await asyncio.gather(*(self._request(worker) for worker in polled))
         progress = {worker.name: answer for worker, answer in zip(polled, answers, strict=True) if answer is not None}
         return [replace(worker, download=progress.get(worker.name, worker.download)) for worker in seen]
 
     def close(self) -> None:
         keep_only(self._readings, ())
 
-    async def _ask(self, worker: Worker) -> Download | None:
+    async def _request(self, worker: Worker) -> Download | None:
         reading = self._readings.setdefault(
             worker.name, Reading(self._polling, is_answer=lambda answer: answer is not None)
         )
         if worker.url:
-            await reading.ask(partial(_read, self._polling.session, worker))
+            await reading.poll(partial(_read, self._polling.session, worker))
         return reading.last
 
 

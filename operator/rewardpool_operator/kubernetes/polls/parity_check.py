@@ -101,7 +101,7 @@ class ParityCheck:
             if not self._reading.pending:
                 self._asked_for = (ref, revision)
             question = partial(read_golden_set, self._kube, pool.metadata.namespace, ref)
-            await self._reading.ask(question, patience=READ_PATIENCE_SECONDS)
+            await self._reading.poll(question, patience=READ_PATIENCE_SECONDS)
         unread = self.refused or f"{_named(ref)} cannot be read: the API server has not answered yet"
         return self._reading.last or GoldenProblem(message=unread)
 

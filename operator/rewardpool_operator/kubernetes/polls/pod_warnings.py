@@ -47,7 +47,7 @@ class PodWarnings:
         ]
         is_due = self._polling.clock() - self._reading.asked_at >= AGAIN_SECONDS
         if self._reading.pending or (stuck and is_due):
-            over = await self._reading.ask(partial(self._ask, stuck[:MAX_EXPLAINED]), patience=0.0)
+            over = await self._reading.poll(partial(self._request, stuck[:MAX_EXPLAINED]), patience=0.0)
             if over and self._reading.problem is not None:
                 log.warning("why pods do not start stays unknown: %s", self._reading.problem)
         there = {pod["metadata"]["name"] for pod in stuck}
@@ -56,7 +56,7 @@ class PodWarnings:
     def close(self) -> None:
         self._reading.close()
 
-    async def _ask(self, stuck: list[Object]) -> dict[str, str]:
+    async def _request(self, stuck: list[Object]) -> dict[str, str]:
         async with self._polling.limit:
             notes = {pod["metadata"]["name"]: await self._last_warning(pod) for pod in stuck}
         return {name: note for name, note in notes.items() if note}

@@ -47,7 +47,7 @@ class Probes:
         self._asking: dict[tuple[Start, bool], asyncio.Task[None]] = {}
         """By start, and whether the kubelet says that it answers."""
 
-    def look(self, pool: RewardPool, workers: Sequence[tuple[Worker, str]], *, key: str | None) -> list[Worker]:
+    def observe(self, pool: RewardPool, workers: Sequence[tuple[Worker, str]], *, key: str | None) -> list[Worker]:
         """Return the workers with what was heard of them, and begin to ask those of which something is not known.
 
         Beside each worker is the id of its container.
@@ -68,7 +68,7 @@ class Probes:
             # One that is over and did not answer ended by a defect.
             if asking is None or asking.done():
                 quick = awaited and not answering
-                task = self._ask(start, starts[start], pool, key, quick=quick)
+                task = self._request(start, starts[start], pool, key, quick=quick)
                 self._asking[start, answering] = asyncio.create_task(task)
         return [self._heard(one, (one.name, container, one.url)) if one.url else one for one, container in workers]
 
@@ -103,7 +103,7 @@ class Probes:
         model = self._models.get(worker.revision)
         return replace(worker, max_model_len=model.max_model_len, tokenizer=model.tokenizer) if model else worker
 
-    async def _ask(self, start: Start, worker: Worker, pool: RewardPool, key: str | None, *, quick: bool) -> None:
+    async def _request(self, start: Start, worker: Worker, pool: RewardPool, key: str | None, *, quick: bool) -> None:
         session, clock = self._polling.session, self._polling.clock
         served_name, model_type = pool.served_name, pool.spec.model.type
         until = clock() + (LONGEST_SECONDS if quick else 0.0)

@@ -76,7 +76,7 @@ class Reading(Generic[T]):
         """Since the first question after the last answer was asked; 0 where the last question has one."""
         return 0.0 if self._silent_since is None else self._polling.clock() - self._silent_since
 
-    async def ask(self, question: Callable[[], Awaitable[T]], *, patience: float | None = None) -> bool:
+    async def poll(self, question: Callable[[], Awaitable[T]], *, patience: float | None = None) -> bool:
         """Ask, or go on waiting; return whether that is over. What takes longer goes on in the background.
 
         Its answer becomes `last`, and the words of a `NO_ANSWER` become `problem`.

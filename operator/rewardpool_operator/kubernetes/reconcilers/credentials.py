@@ -60,12 +60,12 @@ class CredentialsReconciler:
     async def keys(self, pool: RewardPool, objects: Objects, *, may_change: bool) -> Keys:
         """The keys that the Secrets shall have; the same as they have where they may not change."""
         may_change = may_change and self._secrets.current
-        return await self._keys.look(pool, objects, may_change=may_change, known=self._secrets.known)
+        return await self._keys.reconcile(pool, objects, may_change=may_change, known=self._secrets.known)
 
     async def certificate(self, pool: RewardPool, *, may_read: bool, pools: int) -> Tls:
         """The routers' certificate, read now and then."""
         may_read = may_read and self._steps.pause(Step.CERTIFICATE) == 0
-        tls = await self._certificate.look(pool, now=monotonic(), pools=pools, may_read=may_read)
+        tls = await self._certificate.read(pool, now=monotonic(), pools=pools, may_read=may_read)
         if may_read:
             self._steps.came_to(Step.CERTIFICATE, ConditionReason.CERTIFICATE_UNREADABLE, self._certificate.refused)
         return tls

@@ -91,7 +91,7 @@ class OwnedObjectsReconciler:
         try:
             await one.expose(plan)
             if rendered is not None:
-                await one.bring_about(plan, rendered, may_write_secrets=may_write_secrets, again=again)
+                await one.apply(plan, rendered, may_write_secrets=may_write_secrets, again=again)
         except KubeUnreachableError as error:
             self._steps.came_to(Step.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, str(error))
         else:
@@ -127,7 +127,7 @@ class _Pass:
         """True if a marked worker was gone: the sizes count it, so the next pass plans anew."""
         self._serves = False
 
-    async def bring_about(self, plan: Plan, rendered: Rendered, *, may_write_secrets: bool, again: bool) -> None:
+    async def apply(self, plan: Plan, rendered: Rendered, *, may_write_secrets: bool, again: bool) -> None:
         """Bring the owned objects about: marks on workers, their number, what is rendered.
 
         What was refused before and is the same is tried only `again`.
@@ -135,7 +135,7 @@ class _Pass:
         Raises:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.
         """
-        await asyncio.gather(*(self._guarded(self._files.bring_about(manifest)) for manifest in rendered.files))
+        await asyncio.gather(*(self._guarded(self._files.ensure(manifest)) for manifest in rendered.files))
         self._serves = plan.status.ready_replicas > 0
         seen = self._looked_at(plan, rendered)
         is_settled = seen.holds(self._memory.settled)
@@ -147,7 +147,7 @@ class _Pass:
                 names.COMPONENT_ROUTER: plan.protected_routers,
                 names.COMPONENT_GATEWAY: plan.protected_gateways,
             }
-            await self._bring_about_shared(
+            await self._apply_shared(
                 [
                     stamped(render.protecting(manifest, protected))
                     if manifest["kind"] == "PodDisruptionBudget"
@@ -194,7 +194,7 @@ class _Pass:
             owned=owned + others,
         )
 
-    async def _bring_about_shared(self, manifests: Iterable[Object], *, may_write_secrets: bool) -> None:
+    async def _apply_shared(self, manifests: Iterable[Object], *, may_write_secrets: bool) -> None:
         """Secrets first: pods wait for them, and the Service names them by what they are in the cluster.
 
         Deployments last, and none where something is in the way: their pods would mount another owner's Secret.
@@ -203,9 +203,9 @@ class _Pass:
         if self._objects.secrets:
             # One tells what the other one already has: their order counts.
             for manifest in secrets:
-                await self._guarded(self._bring_about(manifest))
+                await self._guarded(self._apply(manifest))
         else:
-            await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in secrets))
+            await asyncio.gather(*(self._guarded(self._apply(manifest)) for manifest in secrets))
         found = [
             self._store.find(resources.SECRETS, self._namespace, name)
             for name in secret_names(self._pool.metadata.name, gateway=self._pool.spec.gateway is not None)
@@ -220,7 +220,7 @@ class _Pass:
             if self.in_the_way:
                 return
             those = [manifest for manifest in rest if (manifest["kind"] == "Deployment") == is_deployment]
-            await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in those))
+            await asyncio.gather(*(self._guarded(self._apply(manifest)) for manifest in those))
 
     async def _remove_unwanted(self, manifests: Iterable[Object]) -> None:
         """Network policies and the gateway are what a pool may not want any more.
@@ -249,8 +249,8 @@ class _Pass:
                 return True
         return says_something or self._objects.find(manifest["kind"], manifest["metadata"]["name"]) is not None
 
-    async def _bring_about(self, manifest: Object) -> None:
-        if await self._ensure.bring_about(manifest):
+    async def _apply(self, manifest: Object) -> None:
+        if await self._ensure.apply(manifest):
             self._wrote = True
 
     async def _guarded(self, step: Awaitable[object]) -> None:
@@ -335,7 +335,7 @@ class _Pass:
         if live is not None and self._shrinks(worker_set) and not sandboxes.are_pods_of(live["spec"]["template"]):
             await self._delete_passed_over(worker_set.revision, plan.stop)
         if worker_set.revision == rendered.revision.name:
-            await self._bring_about(self._workers(rendered.revision, replicas=worker_set.replicas))
+            await self._apply(self._workers(rendered.revision, replicas=worker_set.replicas))
         elif live is not None and live["spec"].get("replicas", 1) != worker_set.replicas:
             # The template of an old revision is nowhere but in its Deployment.
             patch = {"spec": {"replicas": worker_set.replicas}}
@@ -348,7 +348,7 @@ class _Pass:
         deployment = self._store.find(resources.DEPLOYMENTS, self._namespace, name)
         if deployment is None or not sandboxes.are_pods_of(deployment["spec"]["template"]):
             return
-        if await sandbox_claims.bring_about(self._kube, self._store, deployment, self._objects, stop=plan.stop):
+        if await sandbox_claims.reconcile(self._kube, self._store, deployment, self._objects, stop=plan.stop):
             self.changed = self._wrote = True
 
     def _workers(self, revision: render.Revision, *, replicas: int) -> Object:

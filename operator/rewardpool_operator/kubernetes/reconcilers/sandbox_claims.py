@@ -18,7 +18,7 @@ AT_ONCE: Final = 50
 """Claims that one pass makes at most; the next follows at once."""
 
 
-async def bring_about(kube: Kube, store: Store, deployment: Object, objects: Objects, *, stop: Collection[str]) -> bool:
+async def reconcile(kube: Kube, store: Store, deployment: Object, objects: Objects, *, stop: Collection[str]) -> bool:
     """Make and delete claims; return whether something is to be done by the next pass too.
 
     Raises:

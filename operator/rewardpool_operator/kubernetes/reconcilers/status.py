@@ -162,7 +162,7 @@ class StatusReconciler:
     async def _write_event(self, pool: RewardPool, event: Event) -> None:
         """Write an event, or that it was said again."""
         memory, now = self._events, self._clock()
-        taken = memory.take(event, now=now)
+        taken = memory.correlate(event, now=now)
         if isinstance(taken, Repeat):
             series = {"count": taken.count, "lastObservedTime": rfc3339(datetime.now(UTC))}
             try:

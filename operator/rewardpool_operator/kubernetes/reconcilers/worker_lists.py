@@ -31,9 +31,9 @@ class WorkerListReconciler:
         self._drift = WorkerListDrift()
         self._repairs = RepairTally()
 
-    def see(self, routers: Iterable[Router]) -> tuple[Router, ...]:
+    def record(self, routers: Iterable[Router]) -> tuple[Router, ...]:
         """Record the routers' lists before anything is changed; return the routers with how long they lack a worker."""
-        return self._drift.see(routers, now=monotonic())
+        return self._drift.record(routers, now=monotonic())
 
     async def reconcile(self, plan: Plan) -> bool:
         """Bring the lists to what they shall be, off first, then on; return whether a router took a change."""

@@ -86,7 +86,7 @@ class CacheLock:
             raise
         return True
 
-    def beat(self, report: dict[str, Any]) -> None:
+    def heartbeat(self, report: dict[str, Any]) -> None:
         """Show that the holder lives, and how far it is.
 
         Raises:

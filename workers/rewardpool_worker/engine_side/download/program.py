@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
         holder_report=lock.report,
         give_up=give_up,
         stall_seconds=wanted.stall_seconds,
-        say=_say,
+        say=_print,
     )
     threading.Thread(target=watch.run, name="watch", daemon=True).start()
     download = Download(
@@ -80,7 +80,7 @@ def main(argv: Sequence[str]) -> int:
         _fail(wanted.report, error.reason, str(error))
     except OSError as error:
         _fail(wanted.report, "CacheUnusable", f"the cache cannot be used: {error}")
-    _say(f"{outcome.commit} is there: {outcome.files} files, {outcome.size / 1e9:.2f} GB")
+    _print(f"{outcome.commit} is there: {outcome.files} files, {outcome.size / 1e9:.2f} GB")
     _report(wanted.report, {"commit": outcome.commit, "bytes": outcome.size, "files": outcome.files})
     if wanted.then:
         # All is there: looking for newer files on a hub costs an engine seconds, or minutes without a network.
@@ -142,7 +142,7 @@ def _pin(pins: Path | None) -> str | None:
 def _beating(lock: CacheLock, give_up: Callable[[str], object]) -> Callable[[dict[str, Any]], None]:
     def beat(report: dict[str, Any]) -> None:
         try:
-            lock.beat(report)
+            lock.heartbeat(report)
         except LostLockError:
             give_up("this process was stopped for so long that another one took over")
 
@@ -151,7 +151,7 @@ def _beating(lock: CacheLock, give_up: Callable[[str], object]) -> Callable[[dic
 
 def _fail(report: Path | None, reason: str, message: str) -> NoReturn:
     """Say why, and end the process with all its threads."""
-    _say(f"{reason}: {message}")
+    _print(f"{reason}: {message}")
     _report(report, {"reason": reason, "message": message[:MAX_MESSAGE]})
     end_at_once(1)
 
@@ -161,6 +161,6 @@ def _report(path: Path | None, content: dict[str, Any]) -> None:
         path.write_text(json.dumps(content))
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

@@ -91,13 +91,13 @@ class ProgressMonitor:
         """Look until the process ends; for a thread of its own."""
         while True:
             try:
-                self.look(time.monotonic())
+                self.check(time.monotonic())
             except OSError as error:
                 # A full or a stale disk; the download itself will say so.
                 self._say(f"cannot look at the cache: {error}")
             time.sleep(TICK_SECONDS)
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """One look, at `now` in monotonic seconds."""
         report = self._progress.report()
         self._beat(report)
