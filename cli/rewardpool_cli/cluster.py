@@ -61,7 +61,6 @@ class Cluster:
         return found
 
     async def pools(self, *, everywhere: bool) -> list[RewardPool]:
-        """All pools of the namespace, or of the cluster."""
         found = await self.kube.list(POOLS, "" if everywhere else self.namespace, selector="")
         return [parsed(item) for item in found]
 

@@ -84,7 +84,6 @@ class CodeCopies:
         return {str(self._path / digest / name): original for name, original in sorted(names.items())}
 
     def others(self, needed: Set[str]) -> list[str]:
-        """Return the names of all copies but these."""
         return sorted({path.name for path in self._path.glob("*")} - needed)
 
     def remove(self, digests: Sequence[str]) -> None:

@@ -63,7 +63,6 @@ class Up:
     """The supervisor that was started for it; None when one ran already."""
 
     def has_ended(self) -> bool:
-        """Return whether its supervisor is gone."""
         if self.background is not None:
             return self.background.poll() is not None
         return not self.folder.is_supervised()
@@ -325,7 +324,6 @@ def _running(folder: PoolFolder) -> RewardPool:
 
 
 def _declare(folder: PoolFolder, pool: RewardPool, code: FunctionCode | None) -> None:
-    """Declare the pool, with its function's code as it was read."""
     with folder.code.locked():
         if code is not None:
             folder.code.keep(code, folders_of(pool))

@@ -53,7 +53,6 @@ class Fleet:
         self._stopping: set[asyncio.Task[None]] = set()
 
     def observe(self) -> tuple[tuple[WorkerSet, ...], tuple[Worker, ...]]:
-        """Return the workers for a snapshot."""
         return tuple(self._sets.values()), tuple(replica.observe() for replica in self._replicas.values())
 
     def describe(self) -> list[WorkerProcess]:
@@ -67,7 +66,6 @@ class Fleet:
 
     @property
     def revisions(self) -> Mapping[str, RewardPool]:
-        """Pools from which the kept revisions are made."""
         return {revision: self._pools[revision] for revision in self._sets}
 
     @property

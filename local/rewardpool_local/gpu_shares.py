@@ -70,7 +70,6 @@ class GpuShares:
         return None
 
     def variables(self, replica: str) -> dict[str, str]:
-        """Return the variables of the replica's process."""
         return variables([share.gpu for share in self._shares.get(replica, ())])
 
     def release(self, replica: str) -> None:

@@ -63,7 +63,6 @@ class LocalRouter:
         self._process.bound_log()
 
     async def observe(self) -> Router:
-        """Return the router for a snapshot."""
         if self._admin is None or not await self._process.listens():
             return Router(name=NAME, failure=self._process.failure)
         asked_at = monotonic()

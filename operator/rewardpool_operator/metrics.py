@@ -136,7 +136,6 @@ class Metrics:
             self._pools.failing[namespace, name] = found
 
     def forget_pool(self, namespace: str, name: str) -> None:
-        """The pool is gone, and its series with it."""
         self._pools.pools.pop((namespace, name), None)
         self._pools.failing.pop((namespace, name), None)
         for counter, values in self._counters_of_pools():
@@ -175,7 +174,6 @@ class Metrics:
         self._reconcile_wait_seconds.observe(waited_seconds)
 
     def pass_failed(self, reason: Reason) -> None:
-        """A step of a pass failed."""
         self._reconcile_failures.labels(reason).inc()
 
     def read_queue_length(self, length: Callable[[], float]) -> None:

@@ -281,7 +281,6 @@ class _Server:
 
 
 async def _seen_by(viewer: Viewer, snapshot: Snapshot) -> frozenset[str]:
-    """The namespaces of the snapshot that this one may see."""
     namespaces = sorted({pool.namespace for pool in snapshot.pools.values()})
     allowed = await asyncio.gather(*(viewer.may_see(namespace) for namespace in namespaces))
     return frozenset(namespace for namespace, may_see in zip(namespaces, allowed, strict=True) if may_see)

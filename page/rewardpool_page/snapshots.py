@@ -40,7 +40,6 @@ class PoolSnapshot:
 
     @cached_property
     def summary(self) -> Summary:
-        """A line of the list."""
         return summary_of(self._seen.pool, self._remembered.traffic)
 
     @cached_property

@@ -36,7 +36,6 @@ class JobDraws:
         self._steps: dict[int, StepDraws] = {}
 
     def step(self, step: int) -> StepDraws:
-        """Return the draws of a step, counted from 0."""
         if step not in self._steps:
             self._steps[step] = self._draw(step)
         return self._steps[step]

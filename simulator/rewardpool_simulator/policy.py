@@ -31,8 +31,7 @@ class Policy(Protocol):
     """A stateful autoscaler without clock or random numbers: equal views in equal order give equal decisions."""
 
     @property
-    def name(self) -> str:
-        """Name in tables and charts."""
+    def name(self) -> str: ...
 
     @property
     def period_seconds(self) -> float:

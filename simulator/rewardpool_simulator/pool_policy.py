@@ -25,8 +25,7 @@ class Observation(Protocol):
     """Observations of the operator in addition to a `View`."""
 
     @property
-    def ready(self) -> Sequence[SimulatedReplica]:
-        """Replicas that receive requests."""
+    def ready(self) -> Sequence[SimulatedReplica]: ...
 
     @property
     def lacks_capacity(self) -> bool:

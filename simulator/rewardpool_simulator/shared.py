@@ -123,7 +123,6 @@ class SharedRun:
 
     @property
     def total(self) -> PoolUse:
-        """All pools together."""
         return PoolUse(
             pool="all",
             peak=self.most,
@@ -132,7 +131,6 @@ class SharedRun:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures for JSON."""
         by_pool = {
             one.pool: {
                 "peak": one.peak,
@@ -157,7 +155,6 @@ class SharedComparison:
         return max(0.0, self.budget.wait_seconds - self.fixed.wait_seconds)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures for JSON."""
         runs = {"budget": self.budget.as_json(), "fixed": self.fixed.as_json()}
         return {"stall_seconds": round(self.stall_seconds, 1), **runs}
 

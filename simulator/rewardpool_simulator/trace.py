@@ -60,7 +60,6 @@ class Duration(ApiModel):
     )
 
     def draw(self, random: Random) -> float:
-        """Return random seconds."""
         most = self.most_seconds or math.inf
         match self.type:
             case "Constant":

@@ -24,7 +24,6 @@ class Mistakes:
         self._found: dict[tuple[str, str], None] = {}
 
     def add(self, field: str, problem: str) -> None:
-        """One more."""
         self._found[field, problem] = None
 
     @contextmanager
@@ -36,7 +35,6 @@ class Mistakes:
             self._found.update(dict.fromkeys(error.problems))
 
     def __len__(self) -> int:
-        """Return the number of mistakes so far."""
         return len(self._found)
 
     def check(self) -> None:
@@ -134,7 +132,6 @@ def _plain(kind: Any) -> Any:
 
 
 def _element(kind: Any) -> Any:
-    """Return the type of the elements of a list, tuple or mapping."""
     if issubclass(get_origin(kind) or object, (Sequence, Mapping)):
         return next((one for one in reversed(get_args(kind)) if one is not Ellipsis), Any)
     return Any

@@ -93,7 +93,6 @@ class Options:
 
     @property
     def limits(self) -> Limits:
-        """Those of calls, and how they run."""
         return Limits(
             cpu_seconds=self.cpu_seconds,
             idle_seconds=self.idle_seconds,
@@ -146,7 +145,6 @@ class FunctionServer:
         self._draining = False
 
     def application(self) -> web.Application:
-        """The aiohttp application."""
         application = web.Application(client_max_size=self._options.max_body_bytes, middlewares=[self._admit])
         application.router.add_get("/health", self._health)
         application.router.add_get(names.READY_PATH, self._ready)

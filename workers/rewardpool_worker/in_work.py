@@ -71,7 +71,6 @@ class Work:
         self._started_at = 0.0
 
     def started(self) -> None:
-        """One of its calls has a place."""
         self._missing -= 1
         self._started_at = self._clock()
 

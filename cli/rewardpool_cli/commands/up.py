@@ -58,7 +58,6 @@ def up(
 
 
 async def _run_and_show(folder: PoolFolder, port: int | None, give_up_seconds: float | None, asked_at: float) -> bool:
-    """Supervise in this process and show the start beside it."""
     wanted = folder.read_wanted()
     supervising = asyncio.create_task(
         commands.supervise_async(folder, port=port, give_up_seconds=give_up_seconds, asked_at=asked_at)

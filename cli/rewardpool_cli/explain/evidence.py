@@ -102,12 +102,10 @@ class Evidence:
     """Name by which the user calls the command line, for commands to copy."""
 
     def pods_of(self, component: str) -> tuple[Object, ...]:
-        """The pods of one component that run or shall run."""
         mine = [pod for pod in self.pods if is_managed(pod) and not is_over(pod)]
         return tuple(pod for pod in mine if pod["metadata"]["labels"][names.LABEL_COMPONENT] == component)
 
     def command(self, *words: str) -> str:
-        """A command about this pool."""
         first, *rest = words
         return " ".join([self.program, first, self.pool.key, *rest])
 

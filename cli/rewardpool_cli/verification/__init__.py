@@ -96,7 +96,6 @@ class Comparison:
 
     @property
     def mean_abs_diff(self) -> float | None:
-        """Likewise, the mean."""
         found = [item.difference for item in self.items if item.score is not None]
         return math.fsum(found) / len(found) if found else None
 

@@ -204,7 +204,6 @@ def _by_samples(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[flo
 
 
 def _due(worth: float, begins: datetime | None, demand: Demand, fleet: Fleet) -> float:
-    """Return how much of that is wanted now."""
     if begins is None:
         # A job that loads may begin at any moment. One that trains and knows no beat yet keeps what it has.
         return worth if demand.phase == "Starting" else min(worth, fleet.current)

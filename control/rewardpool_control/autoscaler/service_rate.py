@@ -138,7 +138,6 @@ class ServiceRate:
     """Tokens of a sample, for which the rest is; None where they do not count."""
 
     def for_tokens(self, tokens: float) -> "ServiceRate":
-        """Return the rate for samples of so many tokens."""
         return self if self.tokens is None else replace(self, tokens=tokens)
 
     @property
@@ -155,7 +154,6 @@ class ServiceRate:
 
     @property
     def words(self) -> str:
-        """The rate in words."""
         if self.tokens is None:
             return f"{self.per_replica:.3g}/s per replica"
         return f"{self.per_second:.3g} tokens/s per replica, {self.tokens:.3g} a sample"

@@ -56,7 +56,6 @@ class Announcement:
     """Corrections of it, in words, where it counts and not all of it could be believed."""
 
     def is_live(self, now: datetime) -> bool:
-        """Return whether it counts."""
         if self.demand is None or self.demand.phase == "Ended":
             return False
         return now < self.renewed + timedelta(seconds=self.seconds)
@@ -134,7 +133,6 @@ def tokens_per_request(announcements: Sequence[Announcement], *, now: datetime) 
 
 
 def _in_flight(announcements: Sequence[Announcement], now: datetime) -> list[Demand]:
-    """Return the demands of the jobs that have requests in flight."""
     live = [one.demand for one in announcements if one.demand is not None and one.is_live(now)]
     return [demand for demand in live if demand.phase == "Rollout"] or live
 

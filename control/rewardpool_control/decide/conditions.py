@@ -150,7 +150,6 @@ def _ready(facts: Facts, serving: Finding) -> Finding:
 
 
 def _serving(facts: Facts) -> Finding:
-    """Return whether a score can be had now."""
     snapshot, scaling, staying = facts.snapshot, facts.scaling, facts.staying
     if facts.ready > 0:
         return _yes(ConditionReason.SERVING, f"{facts.ready} of {scaling.desired} replicas serve")

@@ -58,7 +58,6 @@ def _with(parts: FirstScoreParts, part: FirstScorePart, seconds: float) -> First
 
 
 def _part(desired: int, staying: list[Worker]) -> FirstScorePart:
-    """Return the part of the replica that is furthest."""
     nobody: FirstScorePart = "Scheduling" if desired else "Decision"
     return max((_part_of(worker) for worker in staying), key=_ORDER.index, default=nobody)
 

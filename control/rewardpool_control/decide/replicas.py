@@ -54,7 +54,6 @@ def _signals(snapshot: Snapshot) -> Signals:
 
 
 def _spare(snapshot: Snapshot, active: int) -> int:
-    """Return the number of unwanted replicas: those that are parked, or are to be."""
     before = snapshot.pool.status.scaling
     if before is None:
         return 0

@@ -64,7 +64,6 @@ class NamespaceBudgets:
         return bool(self._by_namespace)
 
     def name_for(self, namespace: str) -> str | None:
-        """Return the name of the namespace's budget."""
         budget = self._by_namespace.get(namespace)
         return budget.name if budget else None
 

@@ -280,7 +280,6 @@ class PoolReconciler:
         return self._with_failures(self._credentials.observed(snapshot))
 
     def _with_failures(self, snapshot: Snapshot, *, cause: Failure | None = None) -> Snapshot:
-        """The snapshot with what fails now beside this cause."""
         self._decided_with = self._failures()
         others = [failure for failure in self._decided_with if cause is None or failure.reason != cause.reason]
         return replace(snapshot, failures=tuple(others))

@@ -41,7 +41,6 @@ class WorkerListDrift:
         return tuple(replace(router, late_seconds=self._late_seconds(router, now)) for router in answered.values())
 
     def to_join(self, joins: Iterable[Join], *, now: float) -> None:
-        """Record the joins of this plan."""
         self._joining = {join: self._joining.get(join, now) for join in joins}
 
     def _late_seconds(self, router: Router, now: float) -> float:
@@ -51,13 +50,11 @@ class WorkerListDrift:
         return now - min(missing) if missing else 0.0
 
     def is_repair(self, change: Join | Leave) -> bool:
-        """Return whether this change undoes a change from outside."""
         if isinstance(change, Join):
             return change.worker_url in self._listed.get(change.router, ())
         return change.worker_url not in self._known.get(change.router, ())
 
     def done(self, change: Join | Leave) -> None:
-        """The router took the change."""
         if isinstance(change, Join):
             self._known.setdefault(change.router, set()).add(change.worker_url)
             # Until it is seen on the list, it is not lost.

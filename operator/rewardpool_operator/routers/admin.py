@@ -241,7 +241,6 @@ def _registered(entry: Mapping[str, Any]) -> RegisteredWorker:
 
 
 def _is_id(text: str) -> bool:
-    """Return whether the id may be part of a path."""
     return _ID.fullmatch(text) is not None
 
 

@@ -143,11 +143,9 @@ class ProcessRunner:
 
     @property
     def places(self) -> int:
-        """See `Runner`."""
         return self._places.count
 
     async def start(self) -> None:
-        """See `Runner`."""
         async with self._start:
             if self.places:
                 return
@@ -162,12 +160,10 @@ class ProcessRunner:
     async def run(
         self, sample: FunctionArguments, *, label: str = "", started: Callable[[], None] | None = None
     ) -> Outcome:
-        """See `Runner`."""
         async with self._places.one(started):
             return await self._outcome(sample.with_further(self._further), label)
 
     async def close(self) -> None:
-        """See `Runner`."""
         if self._timer is not None:
             self._timer.cancel()
         await self._supply.close()
@@ -198,7 +194,6 @@ class ProcessRunner:
         return Failed(f"the function's process ended {ATTEMPTS} times with its parent: {problem}", "infra")
 
     def _become_async(self) -> None:
-        """Run all calls on one event loop from now on."""
         if not self._is_async:
             log.info("%s returns what is to be awaited: from now on its calls share one event loop", self._name)
             self._is_async = True

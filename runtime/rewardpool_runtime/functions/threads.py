@@ -70,7 +70,6 @@ class ThreadRunner:
         return outcome
 
     async def close(self) -> None:
-        """Let go of the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._hung:
             log.warning("%s has %d threads that hang: the process may not end by itself", self._name, len(self._hung))

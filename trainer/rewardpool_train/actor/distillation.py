@@ -63,7 +63,6 @@ class Teachers:
 
     @property
     def pools(self) -> dict[str, Pool]:
-        """Their pools by name, each once."""
         return {name: teacher.pool for name, teacher in self._by_pool.items()}
 
     @property
@@ -150,8 +149,7 @@ class NoReward:
     needs_group = False
     pools: Mapping[str, Pool] = {}
 
-    def record_waits(self, waits: ScoreWaits) -> None:
-        """Do nothing."""
+    def record_waits(self, waits: ScoreWaits) -> None: ...
 
     def submit(self, episode: Episode) -> "concurrent.futures.Future[Rating]":
         raise AssertionError("a job without a reward requests no ratings")

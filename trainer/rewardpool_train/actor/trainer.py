@@ -157,7 +157,6 @@ class Trainer:
 
     @contextmanager
     def _open_engine(self) -> Iterator[tuple[RolloutEngine, Executor]]:
-        """Yield the rollout engine, and the thread of all collectives."""
         with ExitStack() as stack:
             # Threads are opened first and so closed last: the engine may be busy on one.
             thread, own = (stack.enter_context(ThreadPoolExecutor(1, name)) for name in ("learner", "rollouts"))

@@ -85,7 +85,6 @@ class GroupBuffer(Generic[P, R]):
         return sorted(groups, key=lambda group: self._arrivals if group.arrival is None else group.arrival)
 
     def select(self, indices: Iterable[int]) -> list[OpenGroup[P, R]]:
-        """Return the groups with these indices that are in the buffer, in the order given."""
         return [self._groups[index] for index in indices if index in self._groups]
 
     def in_step(self, step: int) -> list[OpenGroup[P, R]]:

@@ -69,7 +69,6 @@ class StepClock:
         self._since = clock()
 
     def lap(self, step: int) -> StepTimes:
-        """Return the times of the step that ends now."""
         now = self._clock()
         total, self._since = now - self._since, now
         return StepTimes(

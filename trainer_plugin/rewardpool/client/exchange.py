@@ -81,7 +81,6 @@ class Exchange:
     # What client and connections call.
 
     def connected(self, connecting: asyncio.Task[Carrier]) -> None:
-        """Go on the new connection, if there is one."""
         self.connecting = None
         if connecting.cancelled():
             return

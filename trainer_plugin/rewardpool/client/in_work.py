@@ -111,7 +111,6 @@ class Inquiry(Exchange):
     __slots__ = ("asked_at", "in_work")
 
     def __init__(self, in_work: "InWork", asked_at: float) -> None:
-        """Create a question, timestamped now."""
         super().__init__()
         self.in_work = in_work
         self.asked_at = asked_at

@@ -39,8 +39,7 @@ class Reporting(Protocol):
     def endpoint(self) -> Endpoint:
         """The present address of the pool."""
 
-    def report(self) -> Report:
-        """Its counts."""
+    def report(self) -> Report: ...
 
 
 class ReportCollector(Collector):

@@ -29,13 +29,11 @@ class PerProcess(ABC, Generic[T]):
         self._forget()
 
     @abstractmethod
-    def _open(self) -> T:
-        """Open it, in this process and thread."""
+    def _open(self) -> T: ...
 
     @property
     @abstractmethod
-    def _called(self) -> str:
-        """Name in messages."""
+    def _called(self) -> str: ...
 
     def _forget(self) -> None:
         self._lock = threading.Lock()

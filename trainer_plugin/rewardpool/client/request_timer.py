@@ -60,7 +60,6 @@ class RequestTimer:
             self._plan()
 
     def remove(self, one: TimedRequest) -> None:
-        """Stop checking it."""
         self._in_flight.pop(one, None)
 
     def everyone(self, tell: Callable[[TimedRequest], None]) -> None:

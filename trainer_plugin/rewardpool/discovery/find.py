@@ -229,7 +229,6 @@ async def _find(
 
 
 async def _pools_of(source: PoolSource, namespace: str) -> tuple[list[str], str]:
-    """Return the pools of a source, and a sentence on them."""
     try:
         found = await source.pool_names(namespace)
     except PoolAccessError as error:

@@ -103,7 +103,6 @@ class LocalSource:
         return pools_here(self._environ)
 
     async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
-        """The key in the file that the status names."""
         file = pool.status.auth.key_file
         return () if file is None else read_key_files(Path(file))
 
@@ -150,7 +149,6 @@ class KubernetesSource:
         return sorted(f"{namespace}/{pool['metadata']['name']}" for pool in found or [])
 
     async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
-        """The keys in the Secret that the status names."""
         namespace, secret = pool.metadata.namespace, pool.status.auth.secret_name
         if secret is None:
             return ()
@@ -168,7 +166,7 @@ class KubernetesSource:
         return key, *filter(None, others)
 
     async def _read(self, call: Callable[["Kube"], Awaitable[T]], what: str) -> T | None:
-        """Return what `ask` does. Raises PoolAccessError, which says what to do about a missing right."""
+        """Return what `request` does. Raises PoolAccessError, which says what to do about a missing right."""
         try:
             return await self.request(call, what)
         except ForbiddenError as error:

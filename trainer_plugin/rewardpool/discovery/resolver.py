@@ -117,7 +117,6 @@ class EndpointResolver:
 
 
 def _sources(endpoint: Endpoint) -> str:
-    """The models that it serves, for people."""
     return " and ".join(
         f"{one.source}{f' at {one.commit}' if one.commit else ''} (revision {one.revision})"
         for one in endpoint.revisions

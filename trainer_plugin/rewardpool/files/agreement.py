@@ -75,7 +75,6 @@ class Comparison:
         return [list(zip(found[::2], found[1::2], strict=True)) for found in self._groups.values()]
 
     def agreement(self) -> Agreement:
-        """Return the agreement of two lists of scores."""
         groups = self.groups()
         # Quarters: the difference of two scores, and a sum of such means, may be larger than any float.
         quarters = [now / 4 - before / 4 for group in groups for before, now in group]

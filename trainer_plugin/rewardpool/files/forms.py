@@ -42,7 +42,6 @@ class Form:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Columns that it must have."""
         return (*((self.prompt,) if self.prompt else ()), *self.answers.values())
 
     @property

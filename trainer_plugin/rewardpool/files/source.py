@@ -55,8 +55,7 @@ class Source(ABC):
         """Number and columns of the rows that are wanted. Raises ConfigError."""
 
     @abstractmethod
-    def _place(self, number: int) -> str:
-        """Return the place of a row, for messages."""
+    def _place(self, number: int) -> str: ...
 
     def check(self, read: Callable[[int], None] = lambda rows: None) -> Checked:
         """Read all of the file.

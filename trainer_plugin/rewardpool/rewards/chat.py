@@ -134,7 +134,6 @@ class ChatTokenizer:
         return await self._together.alone(lambda: counted(False)), await self._together.alone(lambda: counted(True))
 
     def close(self) -> None:
-        """End the thread."""
         self._together.close()
 
     def _written(self, asked: Sequence[_Asked]) -> list[list[int] | Exception]:

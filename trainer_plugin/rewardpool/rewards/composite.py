@@ -98,7 +98,6 @@ class OpenPart:
 
     @property
     def name(self) -> str:
-        """Names its raw score."""
         return self.config.name
 
     @property
@@ -494,7 +493,6 @@ class _Meeting:
 
 
 async def _score(part: OpenPart, function: RewardFunction, draft: _Draft, ledger: Ledger | None) -> _Result:
-    """Score one episode by a part and apply its failure policy."""
     began = time.monotonic()
     noted = Answering(draft.answering.wanted, notes_workers=ledger is not None)
     with _under_way(part, 1):

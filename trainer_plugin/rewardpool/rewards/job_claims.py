@@ -26,7 +26,7 @@ class ClaimStore(Protocol):
         ...
 
     async def enter(self, group: Hashable, answered: Answered) -> Mapping[str, str]:
-        """Do as `Claims.enter`, in one step for all who ask. Raises what `of` does."""
+        """Do as `Claims.enter`, in one step for all who ask. Raises what `for_group` does."""
         ...
 
 

@@ -76,7 +76,7 @@ class Judge:
         return verdicts_that_vote(verdicts, None if self._config.meta is None else self._config.meta.keep, label=label)
 
     async def vote(self, question: Question[T], vote: int) -> Verdict[T]:
-        """Return one answer, the `vote`th; raises what `ask` does.
+        """Return one answer, the `vote`th; raises what `request` does.
 
         All causes together cost at most `retries` + 1 generations: answers that cannot be read, failed workers, hedges.
         """

@@ -72,7 +72,6 @@ class LazyReward(PerProcess[BlockingReward]):
 
     @property
     def spec(self) -> RewardSpec:
-        """The checked spec."""
         return parse_reward(self._options["spec"], path=self._options["path"])
 
     def _forget(self) -> None:

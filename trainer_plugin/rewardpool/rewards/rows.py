@@ -84,7 +84,6 @@ def episodes_of(
 
 
 def _is_one(value: Any, kinds: Any) -> bool:
-    """Return whether one value stands for all rows."""
     return value is None or isinstance(value, kinds)
 
 

@@ -39,7 +39,6 @@ class Template:
 
     @property
     def fields(self) -> set[str]:
-        """The fields that it has."""
         return {field for _, field in self._pieces if field is not None}
 
     def pieces(self, value_of: Callable[[str], T]) -> list[str | T]:

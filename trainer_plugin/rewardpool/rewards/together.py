@@ -55,7 +55,6 @@ class Together(Generic[A, B]):
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
-        """End the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _hand_over(self, asked: "list[_Asked[A, B]]", loop: asyncio.AbstractEventLoop) -> None:

@@ -92,7 +92,6 @@ class Zygote:
         return ended
 
     def close(self) -> None:
-        """End it, and by that its children."""
         self._sock.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)

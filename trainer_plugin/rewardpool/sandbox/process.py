@@ -190,7 +190,7 @@ class Process:
         return self._answer_to(packed({"do": do, "arguments": arguments}))
 
     def answer(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Send what a `call` returned, and return the next answer; raises as `ask`."""
+        """Send what a `call` returned, and return the next answer; raises as `request`."""
         try:
             frame = packed(value)
         except (ValueError, RecursionError) as error:  # another process wrote it, and no writer of JSON did
@@ -341,7 +341,6 @@ class Process:
         return self._reaped
 
     def _waited(self) -> float:
-        """Return the seconds that it waited for a processor."""
         fields = self._schedstat_file.read().split()
         return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
 

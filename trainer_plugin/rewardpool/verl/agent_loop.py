@@ -43,7 +43,6 @@ class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not 
 
     @classmethod
     def from_output(cls, output: Any, steps: tuple[tuple[int, float], ...]) -> "StepRewardedOutput":
-        """Return the same trajectory with these rewards."""
         given = {name: getattr(output, name) for name in output.model_fields_set}
         given["extra_fields"] = output.extra_fields
         made: StepRewardedOutput = cls.model_construct(

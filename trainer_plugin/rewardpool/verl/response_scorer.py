@@ -122,7 +122,6 @@ class ResponseScorer:
         return next((name for name, pool in self.reward.pools.items() if pool.endpoint.model_type != "Function"), None)
 
     def _turns(self, token_ids: list[int]) -> list[Message]:
-        """The response's turns, for models that read them."""
         reader = self._reader
         text = PolicyTurns(self._tokenizer)
         if (word := text.medium(token_ids)) is not None:

@@ -42,7 +42,6 @@ class Checkpoint:
 
     @property
     def as_classifier(self) -> str:
-        """Name of its architecture with a classification head."""
         return self.architecture.removesuffix(LANGUAGE_MODEL) + CLASSIFIER
 
 

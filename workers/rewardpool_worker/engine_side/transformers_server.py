@@ -68,8 +68,7 @@ class Metrics(Protocol):
     def request(self) -> AbstractContextManager[None]:
         """A scoring request, from its arrival to its answer."""
 
-    def scored(self, samples: int) -> None:
-        """So many samples got their scores."""
+    def scored(self, samples: int) -> None: ...
 
     def failed(self, kind: str, fault: str) -> None:
         """A request gets no scores."""

@@ -90,7 +90,6 @@ class WorkerMetrics:
             self._seconds.observe(time.perf_counter() - began)
 
     def scored(self, samples: int) -> None:
-        """So many samples of one request got their scores."""
         self._samples.inc(samples)
 
     def failed(self, kind: str, fault: str) -> None:

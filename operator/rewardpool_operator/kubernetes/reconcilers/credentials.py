@@ -63,7 +63,6 @@ class CredentialsReconciler:
         return await self._keys.reconcile(pool, objects, may_change=may_change, known=self._secrets.known)
 
     async def certificate(self, pool: RewardPool, *, may_read: bool, pools: int) -> Tls:
-        """The routers' certificate, read now and then."""
         may_read = may_read and self._steps.pause(Step.CERTIFICATE) == 0
         tls = await self._certificate.read(pool, now=monotonic(), pools=pools, may_read=may_read)
         if may_read:

@@ -223,7 +223,6 @@ def _are_resources(value: object) -> bool:
 
 
 def _maps(value: object, field: str) -> list[Object]:
-    """The items of a field that are objects, where there is such a field."""
     items = value.get(field) if isinstance(value, dict) else None
     return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
 

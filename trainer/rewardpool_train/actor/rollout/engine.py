@@ -24,9 +24,7 @@ class RolloutEngine(Protocol):
     """Samples responses; one per rank, all of the same kind."""
 
     @property
-    def version(self) -> int:
-        """Version of the weights that it samples with."""
-        ...
+    def version(self) -> int: ...
 
     async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
         """Sample every member of every task, and call `on_end` for each response as soon as it ends, from any thread.

@@ -110,7 +110,6 @@ class Ledger:
         self._waiting.append(line)
 
     def report(self) -> LedgerReport:
-        """Return the report so far."""
         return LedgerReport(records=self._records, left_out=self._left_out, stopped=self._stopped)
 
     def flush(self) -> None:
@@ -223,7 +222,6 @@ class _Files:
                 s3.move(closed, self._config.upload, seconds=s3.seconds_for(self._config.file_mib))
 
     def abandon(self) -> None:
-        """End the open file as it is."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
