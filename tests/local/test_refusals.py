@@ -25,7 +25,8 @@ __all__ = ["rewardpool"]
 def here(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> LocalMachine:
     """The machine, also for commands in this process: what is refused starts nothing that needs one of its own."""
     monkeypatch.chdir(machine.home)
-    monkeypatch.setenv(names.ENV_STATE_DIR, machine.environ[names.ENV_STATE_DIR])
+    for name in (names.ENV_STATE_DIR, names.ENV_SERVER_PYTHON):
+        monkeypatch.setenv(name, machine.environ[name])
     return machine
 
 

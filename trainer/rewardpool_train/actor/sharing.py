@@ -26,7 +26,7 @@ from rewardpool_train.pipeline.on_thread import on_thread
 
 
 class Sleeps(Protocol):
-    """What asks pools: the reward, or the teachers."""
+    """Owner of pools: the reward, or the teachers."""
 
     @property
     def pools(self) -> Mapping[str, Pool]: ...
