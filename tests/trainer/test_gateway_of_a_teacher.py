@@ -16,14 +16,14 @@ from aiohttp.test_utils import TestClient
 from support.fake_worker import FakeWorker, breaks_off, refuses, says
 from support.local_pool import on_this_machine
 from support.teacher_gateway import teacher_gateway
-from support.tiny_teacher import computed, spoilt, teaches
+from support.tiny_teacher import VOCABULARY, computed, spoilt, teaches
 
 from rewardpool.errors import ConfigError
 from rewardpool.gateway.logprobs import parse_completions
 from rewardpool.gateway.opened import OpenTeacher, open_pool
 from rewardpool.rewards import Announcement
 from rewardpool_api.contract import CallerError
-from rewardpool_api.teacher_wire import BadRequestError, question
+from rewardpool_api.teacher_wire import BadRequestError, check_question, parse_request, question
 
 IDS = [3, 1, 4, 1, 5, 9]
 OTHER = [2, 7, 1]
@@ -46,6 +46,17 @@ def tokens(**sampling: Any) -> dict[str, Any]:
     """What prime-rl sends, with some parameters changed."""
     parameters = {"max_tokens": 1, "temperature": 1.0, "top_p": 1.0, "prompt_logprobs": 1, **sampling}
     return {"model": "skywork", "token_ids": IDS, "sampling_params": parameters}
+
+
+def sglang(**fields: Any) -> dict[str, Any]:
+    """What slime sends, with some fields changed."""
+    return {
+        "input_ids": IDS,
+        "return_logprob": True,
+        "logprob_start_len": 0,
+        "sampling_params": {"max_new_tokens": 0},
+        **fields,
+    }
 
 
 async def asked(client: Client, path: str, content: Any) -> Any:
@@ -154,6 +165,33 @@ async def test_a_workers_refusal_is_said_by_the_names_of_the_request_also_in_the
         assert (status, "sampling_params.prompt_logprobs is 9" in said) == (422, True)
 
 
+async def refuses_other_tokens(request: Any) -> Any:
+    """As a worker with a model of fifty tokens."""
+    found, _ = parse_request(await request.read())
+    try:
+        check_question(found, vocabulary=VOCABULARY)
+    except BadRequestError as error:
+        return await refuses(CallerError(code="invalid_sample", message=str(error)))(request)
+    return await teaches(request)
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "said"),
+    [
+        ("/v1/completions", completions(prompt=[IDS, [1, 2, VOCABULARY]]), "sequence 1: prompt[2] is 50"),
+        ("/inference/v1/generate", {**tokens(), "token_ids": [1, VOCABULARY]}, "sequence 0: token_ids[1] is 50"),
+        ("/generate", sglang(input_ids=[1, VOCABULARY]), "sequence 0: input_ids[1] is 50"),
+        ("/generate", sglang(token_ids_logprob=[VOCABULARY]), "sequence 0: token_ids_logprob[0] is 50"),
+    ],
+)
+async def test_a_token_that_the_teacher_does_not_have_is_refused_by_name(
+    gateway: Opening, path: str, content: Any, said: str
+) -> None:
+    async with gateway(afterwards=refuses_other_tokens) as (client, _):
+        status, found = await refused(client, path, content)
+        assert (status, said in found, "the model has the tokens 0 to 49" in found) == (422, True, True), found
+
+
 @pytest.mark.parametrize(
     ("path", "content", "status", "said"),
     [
@@ -170,6 +208,14 @@ async def test_a_workers_refusal_is_said_by_the_names_of_the_request_also_in_the
         ("/v1/completions", completions(n=2), 400, "n is 2, and must not be set"),
         ("/v1/completions", completions(stream=True), 400, "stream is True"),
         ("/v1/completions", completions(model="other"), 404, "model is 'other', and 'skywork' is served here"),
+        (
+            "/inference/v1/generate",
+            {**tokens(), "model": "other"},
+            404,
+            "model is 'other', and 'skywork' is served here",
+        ),
+        ("/generate", sglang(model="other"), 404, "model is 'other', and 'skywork' is served here"),
+        ("/generate", sglang(model=7), 400, "model must be a text, not 7"),
         ("/v1/completions", [1], 400, "the request is not a JSON object"),
         ("/inference/v1/generate", tokens(temperature=0.9), 400, "sampling_params.temperature is 0.9"),
         ("/inference/v1/generate", tokens(prompt_logprob_token_ids=[[1]]), 400, "prompt_logprob_token_ids is [[1]]"),
