@@ -48,15 +48,16 @@ class Teams:
         status: dict[str, Any] = pool.get("status") or {}
         return status
 
-    def until(self, team: str, *, replicas: int) -> dict[str, Any]:
-        """The decision of a team's pool, when it has that many replicas, limited by the budget or not."""
-        self._operator.until(
-            lambda: (
-                self.status(team).get("scaling", {}).get("desired") == replicas == self.status(team)["readyReplicas"]
-            ),
-            seconds=SECONDS,
-            what=f"{team} has {replicas} replicas",
-        )
+    def until(self, team: str, *, replicas: int, reason: str = "") -> dict[str, Any]:
+        """The decision of a team's pool, when it has that many replicas, and a reason with that end."""
+
+        def is_so() -> bool:
+            status = self.status(team)
+            scaling = status.get("scaling", {})
+            is_sized = scaling.get("desired") == replicas == status["readyReplicas"]
+            return is_sized and scaling.get("reason", "").endswith(reason)
+
+        self._operator.until(is_so, seconds=SECONDS, what=f"{team} has {replicas} replicas: {reason}")
         decided: dict[str, Any] = self.status(team)["scaling"]
         return decided
 
@@ -80,13 +81,12 @@ def teams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Teams]:
 
 def test_a_team_has_no_more_than_the_budget_whatever_its_pool_says(teams: Teams) -> None:
     teams.apply("team-a", replicas=4)
-    decided = teams.until("team-a", replicas=3)
-    assert decided["limit"] == "Budget"
-    assert decided["reason"].endswith("the budget has 3 replicas")
+    assert teams.until("team-a", replicas=3, reason="the budget has 3 replicas")["limit"] == "Budget"
 
 
 def test_the_namespace_of_higher_priority_takes_from_the_other_by_no_word_of_its_own(teams: Teams) -> None:
     own = {"name": "own", "maxReplicas": 100, "priority": -1000}
     teams.apply("team-b", replicas=2, autoscaling={"maxReplicas": 9, "policy": {"type": "External"}, "budget": own})
     assert teams.until("team-b", replicas=2).get("limit") is None
-    assert teams.until("team-a", replicas=1)["reason"].endswith("the budget has 3 replicas: a pool of team-b has 2")
+    why = "the budget has 3 replicas: a pool of team-b has 2"
+    assert teams.until("team-a", replicas=1, reason=why)["limit"] == "Budget"
