@@ -65,7 +65,7 @@ def test_a_batch_is_scored_through_the_pool(reward_loop: RewardLoopManager) -> N
 def test_both_workers_share_what_scored_a_group(reward_loop: RewardLoopManager) -> None:
     reward_loop.compute_rm_score(batch_of(texts(8), uid="shared"))
     claims = ray.get_actor(f"rewardpool_claims_{ray.get_runtime_context().get_job_id()}")
-    assert list(ray.get(claims.of.remote("shared"))) == [POOL]
+    assert list(ray.get(claims.for_group.remote("shared"))) == [POOL]
 
 
 async def test_one_worker_announces_what_the_config_says_of_the_whole_job(

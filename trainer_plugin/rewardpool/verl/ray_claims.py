@@ -38,7 +38,7 @@ class RayClaims:
             async with asyncio.timeout(self._start_seconds):
                 # A call to Ray's control service, which the event loop does not wait for.
                 self._actor = await asyncio.to_thread(_made_or_found)
-                await self._actor.of.remote(None)
+                await self._actor.for_group.remote(None)
         except Exception as error:
             problem = f"no answer within {self._start_seconds:g} s" if isinstance(error, TimeoutError) else str(error)
             raise PoolError(
