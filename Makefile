@@ -289,11 +289,11 @@ tutorials: setup-dev ## Type the tutorials' commands word by word in clean envir
 pictures: packages setup-dev setup-server ## Draw the pages' pictures: a terminal, the page in the browser, and the dashboards from the recorded run (RECORD=yes makes a new one first; needs the same as e2e)
 	@$(DEV)/bin/python docs/terminal_picture.py docs/images/terminal.svg
 	@PYTHONPATH=tests $(DEV)/bin/python docs/pictures.py docs/images
+	@$(if $(RECORD),PYTHONPATH=e2e $(DEV)/bin/python -m dashboards --record)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m dashboards
 
 walks: setup-dev ## Count the modules and calls of a pass, a sample and an announcement (WALKS=--modules lists them)
 	@$(DEV)/bin/python docs/walks.py $(WALKS)
-	@$(if $(RECORD),PYTHONPATH=e2e $(DEV)/bin/python -m dashboards --record)
-	@PYTHONPATH=e2e $(DEV)/bin/python -m dashboards
 
 e2e-first-pool: setup-dev ## A pool of four lines, and what kubectl says of it, on a real cluster (5 minutes; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python e2e/first_pool.py
