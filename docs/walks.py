@@ -99,12 +99,19 @@ def _is_first(frame: FrameType) -> bool:
     return code[frame.f_lasti] == RESUME and code[frame.f_lasti + 1] == 0
 
 
-async def quiet_pass() -> Walk:
-    """A pass over a pool that is as it should be."""
+@contextlib.asynccontextmanager
+async def served_pool() -> AsyncIterator[Surroundings]:
+    """A pool that is as it should be, on a fake API server."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         around = Surroundings(monkeypatch)
         await around.bring_up()
         await around.reconcile()
+        yield around
+
+
+async def quiet_pass() -> Walk:
+    """A pass over a pool that is as it should be."""
+    async with served_pool() as around:
         with measured() as walk:
             written = await around.reconcile()
         if written:
@@ -114,10 +121,7 @@ async def quiet_pass() -> Walk:
 
 async def changed_manifest() -> Walk:
     """The pass from a manifest with another model to the Deployment of its revision."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        around = Surroundings(monkeypatch)
-        await around.bring_up()
-        await around.reconcile()
+    async with served_pool() as around:
         with measured() as walk:
             around.declare(model={"source": "hf://org/another", "revision": "1" * 40, "type": "Discriminative"})
             written = await around.reconcile()

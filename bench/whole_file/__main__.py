@@ -83,7 +83,7 @@ def measured(folder: Path, pool: str, *, rows: int, kills: int) -> dict[str, Any
 
 
 def is_right(result: dict[str, Any]) -> bool:
-    """Whether every row is there once, and every score is what it should be, also the second time."""
+    """Return whether every row is there once, and every score is what it should be, also the second time."""
     file, again = result["file"], result["rescored"]
     return (file["once"], file["wrong"], result["ledger"]["wrong"]) == (result["rows"], 0, 0) and again[
         "rows"

@@ -18,7 +18,7 @@ class Found:
     """Rows that are there more than once."""
     missing: int
     wrong: int
-    """Those with another score than their response's, or none."""
+    """Rows with a score that is not that of their response, or with none."""
 
 
 def of_output(responses: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> Found:
