@@ -92,7 +92,7 @@ class Replica:
         self._run = run
         self._session = session
         self._key = key
-        self._take_gpus = acquire_gpus
+        self._acquire_gpus = acquire_gpus
         self._unschedulable: str | None = None
         self.process = SupervisedProcess(name, run=run, command=command)
         self._answered_pid: int | None = None
@@ -194,7 +194,7 @@ class Replica:
     async def start_if_due(self, *, may_start: bool) -> None:
         """Start its process unless it has one, is leaving, is pausing, or no process may start."""
         if self.draining_since is None and may_start and self.process.is_due:
-            self._unschedulable = await self._take_gpus()
+            self._unschedulable = await self._acquire_gpus()
             if self._unschedulable is None:
                 await self.process.start_if_due()
         self.process.bound_log()
