@@ -23,10 +23,10 @@ from pydantic.fields import FieldInfo
 
 import rewardpool
 import rewardpool_train
-from rewardpool.config import RewardConfig
-from rewardpool.rewards.config import Mixing
-from rewardpool.rewards.ledger.config import LedgerConfig
-from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, LengthPenaltyPart, MetaConfig, PoolPart
+from rewardpool._config import RewardConfig
+from rewardpool._rewards.config import Mixing
+from rewardpool._rewards.ledger.config import LedgerConfig
+from rewardpool._rewards.part_config import FunctionPart, JudgeConfig, LengthPenaltyPart, MetaConfig, PoolPart
 from rewardpool_api.schema import custom_resource_definition
 from rewardpool_cli import app
 from rewardpool_train.config import TrainConfig

@@ -1,7 +1,7 @@
 """The table of rooms in the architecture page, made from the packages: `python docs/rooms.py docs/architecture.md`.
 
-A room is a package of its own: its lines, how many are code, the first sentence of its docstring, and which other rooms
-it imports. What it may import is a contract of `make lint`.
+A room is a package of its own: its lines, how many are code, the names that its modules without an underscore define,
+the first sentence of its docstring, and which other rooms it imports. What it may import is a contract of `make lint`.
 """
 
 import ast
@@ -46,11 +46,26 @@ def code_lines(text: str) -> int:
     return len(lines)
 
 
+def public_names(room: Path) -> int:
+    """Return the number of names without an underscore that modules without an underscore define."""
+    names: list[str] = []
+    for file in room.rglob("*.py"):
+        if any(part.startswith("_") and part != "__init__.py" for part in file.relative_to(room).parts):
+            continue
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.append(node.name)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names += [target.id for target in targets if isinstance(target, ast.Name)]
+    return sum(not name.startswith("_") for name in names)
+
+
 def table() -> str:
     """The table in Markdown; lines are rounded to hundreds, so that it does not change with every line."""
     found = rooms()
     graph = grimp.build_graph(*(room.name for room in found))
-    lines = ["| room | lines | of code | what it is for | imports |", "|---|---:|---:|---|---|"]
+    lines = ["| room | lines | of code | public names | what it is for | imports |", "|---|---:|---:|---:|---|---|"]
     for room in found:
         modules = [file.read_text() for file in room.rglob("*.py")]
         count, code = sum(len(text.splitlines()) for text in modules), sum(map(code_lines, modules))
@@ -60,7 +75,7 @@ def table() -> str:
             if other != room and graph.direct_import_exists(importer=room.name, imported=other.name, as_packages=True)
         ]
         path = room.relative_to(ROOT)
-        sizes = f"{round(count, -2):,} | {round(code, -2):,}"
+        sizes = f"{round(count, -2):,} | {round(code, -2):,} | {public_names(room):,}"
         lines.append(f"| `{path}` | {sizes} | {sentence(room)} | {', '.join(others) or 'none'} |")
     return "\n".join(lines) + "\n"
 

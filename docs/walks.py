@@ -30,7 +30,7 @@ from support.local_pool import POOL, announced, on_this_machine, write_local_poo
 from support.pool_surroundings import Surroundings  # noqa: E402
 
 from rewardpool import Episode, Pool, RewardConfig  # noqa: E402
-from rewardpool.rewards.open import open_reward  # noqa: E402
+from rewardpool._rewards.open import open_reward  # noqa: E402
 
 ROOMS: Final = tuple(f"{room}/" for room in rooms())
 RESUME: Final = opcode.opmap["RESUME"]

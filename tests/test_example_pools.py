@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rewardpool.rewards.config import parse_reward
-from rewardpool.rewards.part_config import PoolPart
+from rewardpool._rewards.config import parse_reward
+from rewardpool._rewards.part_config import PoolPart
 from rewardpool_api import load_manifest
 from rewardpool_api.pool import RewardPool
 from rewardpool_cli.catalogue.entries import ENTRIES

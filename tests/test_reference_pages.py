@@ -6,8 +6,8 @@ from pathlib import Path
 import rewardpool
 import rewardpool_train
 from rewardpool import errors
-from rewardpool.config import RewardConfig
-from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, Part, PoolPart, ReasoningConfig
+from rewardpool._config import RewardConfig
+from rewardpool._rewards.part_config import FunctionPart, JudgeConfig, Part, PoolPart, ReasoningConfig
 from rewardpool_api.pool import RewardPoolSpec
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_cli.commands import COMMANDS

@@ -9,8 +9,8 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from rewardpool import Endpoint, FunctionSample, RewardConfig, Sample, Scored
-from rewardpool.client.pool import injected_pool
-from rewardpool.discovery.find import find_pool
+from rewardpool._client.pool import injected_pool
+from rewardpool._discovery.find import find_pool
 from rewardpool_api import names
 
 CONCURRENCY = 4096

@@ -12,7 +12,7 @@ from support.fleet import Fleet
 from client_faults.first_answer import FirstAnswer
 from client_faults.stand_in_worker import StandInWorker
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample
-from rewardpool.client.report import Report
+from rewardpool._client.report import Report
 
 POOL = "rl/fleet"
 SERVICE_SECONDS = 0.05

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rewardpool import Outcome, Scored, Unscored
-from rewardpool.client.report import Report, summarise
+from rewardpool._client.report import Report, summarise
 
 SHOWN_PROBLEMS = 3
 

@@ -24,8 +24,8 @@ from support.local_pool import POOL, write_local_pool
 
 from ledger_cost.aims import Turn, aims, figures
 from rewardpool import Episode
-from rewardpool.rewards.open import open_reward
-from rewardpool.rewards.opened import OpenReward
+from rewardpool._rewards.open import open_reward
+from rewardpool._rewards.opened import OpenReward
 from rewardpool_api import names
 
 RESULT: Final = Path(__file__).parents[2] / ".rewardpool" / "bench" / "ledger.json"

@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from rewardpool import Logprobs
-from rewardpool.client.answer import read_logprobs
+from rewardpool._client.answer import read_logprobs
 from rewardpool_api.contract import Echo
 from rewardpool_api.teacher_wire import FLOAT32, INT32, Question, answer, check_values, question
 from rewardpool_worker.engine_side.middleware.teacher_engines import of_vllm

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rewardpool.rewards.pairwise import pairs_of
+from rewardpool._rewards.judges.pairwise import pairs_of
 from training_step.protocol import AT_ONCE, ELASTIC, Protocol
 
 GROUPS: Final = 128

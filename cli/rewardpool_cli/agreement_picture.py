@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from rewardpool.files.agreement import Agreement, kendall_of
+from rewardpool._files.agreement import Agreement, kendall_of
 from rewardpool_cli.errors import RefusedError
 
 Groups = Sequence[Sequence[tuple[float, float]]]

@@ -13,13 +13,13 @@ import typer
 import yaml
 
 from rewardpool import FileReport
-from rewardpool.discovery.endpoint import Endpoint
+from rewardpool._discovery.endpoint import Endpoint
+from rewardpool._files.progress import Lines, bar
+from rewardpool._files.score import identity_of, journal_of, score_file
+from rewardpool._files.source import Source, open_source
+from rewardpool._rewards.blocking import BlockingReward
+from rewardpool._rewards.lazy import LazyReward
 from rewardpool.errors import ConfigError, PoolNotReadyError
-from rewardpool.files.progress import Lines, bar
-from rewardpool.files.score import identity_of, journal_of, score_file
-from rewardpool.files.source import Source, open_source
-from rewardpool.rewards.blocking import BlockingReward
-from rewardpool.rewards.lazy import LazyReward
 from rewardpool_api import names
 from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError

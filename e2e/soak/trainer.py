@@ -16,12 +16,12 @@ from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any
 
-from rewardpool.client.pool import Pool
+from rewardpool._client.pool import Pool
+from rewardpool._rewards.blocking import BlockingReward
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.rating import Rating
+from rewardpool._sample import Outcome, Sample
 from rewardpool.errors import RewardPoolError
-from rewardpool.rewards.blocking import BlockingReward
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.rating import Rating
-from rewardpool.sample import Outcome, Sample
 from rewardpool_train import job as train
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from rewardpool.rewards import Episode, OpenReward, Rating, open_reward
+from rewardpool._rewards import Episode, OpenReward, Rating, open_reward
 
 RATINGS = "ratings.jsonl"
 ENDED = "ended.json"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rewardpool.demand.cadence import Cadence, Plan
+from rewardpool._demand.cadence import Cadence, Plan
 from rewardpool_api.demand import LEASE_SECONDS
 from rewardpool_control.autoscaler.signals import Announcement
 from rewardpool_simulator.events import Events

@@ -14,7 +14,7 @@ from support.fleet import server_python
 
 from cluster import packages
 from rewardpool import Outcome, Scored, Unscored
-from rewardpool.client.report import Counters
+from rewardpool._client.report import Counters
 from rewardpool.errors import SampleError, ScoreError
 
 ROOT = Path(__file__).resolve().parents[2]

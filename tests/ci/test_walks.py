@@ -15,5 +15,5 @@ def test_each_walk_enters_the_modules_that_it_is_about() -> None:
     sample, announcement = rest.split("an announcement\n", 1)
     assert "control/rewardpool_control/decide/drain.py" in quiet
     assert "kubernetes/render/worker.py" in changed
-    assert "trainer_plugin/rewardpool/client/request.py" in sample
-    assert "trainer_plugin/rewardpool/demand/announcer.py" in announcement
+    assert "trainer_plugin/rewardpool/_client/request.py" in sample
+    assert "trainer_plugin/rewardpool/_demand/announcer.py" in announcement

@@ -19,8 +19,8 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 from support.odd_engine import SHIFT, numbers_of
 from typer.testing import CliRunner
 
-from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.pool_sources import KubernetesSource
+from rewardpool._discovery.endpoint import Endpoint
+from rewardpool._discovery.pool_sources import KubernetesSource
 from rewardpool_api import RewardPoolSpec, RewardPoolStatus, names
 from rewardpool_api.contract import CallerError
 from rewardpool_api.engines import FOR_MODELS

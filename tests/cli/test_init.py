@@ -7,7 +7,7 @@ import yaml
 from support.command_line import CommandLine, rewardpool
 from typer.testing import CliRunner
 
-from rewardpool.rewards.config import parse_reward
+from rewardpool._rewards.config import parse_reward
 from rewardpool_api import load_manifest
 from rewardpool_cli import app
 from rewardpool_cli.commands import init

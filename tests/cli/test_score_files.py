@@ -15,9 +15,9 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 from support.object_store import object_store
 
 from rewardpool import ConfigError
-from rewardpool.files.ledger import LedgerRecords
-from rewardpool.files.score import identity_of
-from rewardpool.rewards.config import parse_reward
+from rewardpool._files.ledger import LedgerRecords
+from rewardpool._files.score import identity_of
+from rewardpool._rewards.config import parse_reward
 
 __all__ = ["rewardpool"]
 

@@ -17,9 +17,9 @@ from support.launch_target import KEY
 from support.replicas import SERVED_NAME, Replicas, replicas, spec_of
 
 from rewardpool import Pool, RewardConfig
-from rewardpool.rewards import Episode
-from rewardpool.rewards.judge_prompt import JudgePrompt
-from rewardpool.rewards.part_config import JudgeConfig
+from rewardpool._rewards import Episode
+from rewardpool._rewards.judges.judge_prompt import JudgePrompt
+from rewardpool._rewards.part_config import JudgeConfig
 
 pytestmark = pytest.mark.real
 CLOSE = 1e-5

@@ -10,12 +10,12 @@ import pyarrow.parquet
 import pytest
 
 from rewardpool import Episode
-from rewardpool.files.ledger import LedgerRecords
-from rewardpool.rewards.ledger import parquet, writer
-from rewardpool.rewards.ledger.config import LedgerConfig
-from rewardpool.rewards.ledger.record import Scorer
-from rewardpool.rewards.ledger.writer import Ledger
-from rewardpool.rewards.reward_function import PartScore
+from rewardpool._files.ledger import LedgerRecords
+from rewardpool._rewards.ledger import parquet, writer
+from rewardpool._rewards.ledger.config import LedgerConfig
+from rewardpool._rewards.ledger.record import Scorer
+from rewardpool._rewards.ledger.writer import Ledger
+from rewardpool._rewards.reward_function import PartScore
 
 MESSAGES = [{"role": "user", "content": "?"}]
 

@@ -13,11 +13,11 @@ from ray.cluster_utils import Cluster
 from support.local_machine import LocalMachine
 
 import rewardpool.ray
-from rewardpool.demand.ray_rank import ray_rank
+from rewardpool._demand.ray_rank import ray_rank
+from rewardpool._rewards import Episode, Rating
 from rewardpool.errors import ConfigError, InvalidSampleError, PoolNotFoundError
 from rewardpool.openrlhf import group_of_call
 from rewardpool.ray import RewardWorkers, shares_of
-from rewardpool.rewards import Episode, Rating
 from rewardpool_api import names
 
 pytestmark = pytest.mark.real

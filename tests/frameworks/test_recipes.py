@@ -26,8 +26,8 @@ from support.fleet import ROOT
 from support.local_machine import POOL, LocalMachine
 from support.reward_functions import expected_score
 
+from rewardpool._rewards import LazyReward
 from rewardpool.errors import SampleError
-from rewardpool.rewards import LazyReward
 from rewardpool_api import names
 
 PAGE = (ROOT / "docs" / "recipes.md").read_text()

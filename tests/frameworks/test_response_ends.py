@@ -11,11 +11,11 @@ import transformers
 from aiohttp.test_utils import TestClient, TestServer
 from support.byte_tokenizer import byte_tokenizer
 
+from rewardpool._gateway.server import GatewaySettings, gateway_app
+from rewardpool._policy.text import PolicyText
+from rewardpool._rewards import open_reward
 from rewardpool.errors import InvalidSampleError
-from rewardpool.gateway.server import GatewaySettings, gateway_app
 from rewardpool.openrlhf import reward_function
-from rewardpool.policy_text import PolicyText
-from rewardpool.rewards import open_reward
 
 
 class Policy(NamedTuple):

@@ -16,7 +16,7 @@ from support.local_machine import POOL, LocalMachine, finish, machine
 from verl.utils.reward_score.sandbox_fusion import compute_score
 from verl.utils.reward_score.sandbox_fusion.utils import call_sandbox_api
 
-from rewardpool.gateway.run_code import FUNCTION
+from rewardpool._gateway.run_code import FUNCTION
 
 __all__ = ["machine"]
 

@@ -13,7 +13,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from support.fake_worker import right
 from support.fleet import FLAVORS, Fleet
 
-from rewardpool.rewards import Episode, LazyReward
+from rewardpool._rewards import Episode, LazyReward
 from rewardpool_api.contract import SCORE_PATH
 from rewardpool_api.pool import RouterFlavor
 

@@ -16,9 +16,9 @@ from support.drawing import anything, draw_all, loose_texts, mostly, texts
 from support.scripted_pools import ScriptedSource
 from support.tried import EXAMPLES, TRIED
 
-from rewardpool.gateway.server import GatewaySettings, gateway_app
-from rewardpool.policy_text import PolicyText
-from rewardpool.rewards import open_reward
+from rewardpool._gateway.server import GatewaySettings, gateway_app
+from rewardpool._policy.text import PolicyText
+from rewardpool._rewards import open_reward
 from rewardpool_operator.front import health_app, metrics_app
 from rewardpool_page.access import TokenFile
 from rewardpool_page.server import page_app

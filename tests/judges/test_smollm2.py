@@ -22,11 +22,11 @@ from support.launch_target import KEY
 from support.parity import JUDGES
 from support.replicas import ON_CPU, SERVED_NAME, Replicas, engine_python, replicas
 
-from rewardpool.client.pool import Pool
-from rewardpool.config import RewardConfig
-from rewardpool.rewards import Episode, Rating, open_reward
-from rewardpool.rewards.judge_prompt import JudgePrompt
-from rewardpool.rewards.part_config import JudgeConfig
+from rewardpool._client.pool import Pool
+from rewardpool._config import RewardConfig
+from rewardpool._rewards import Episode, Rating, open_reward
+from rewardpool._rewards.judges.judge_prompt import JudgePrompt
+from rewardpool._rewards.part_config import JudgeConfig
 from rewardpool_api import RewardPoolSpec, load_manifest
 from rewardpool_api.pool import RouterFlavor
 

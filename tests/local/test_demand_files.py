@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool.demand.writers import FileWriter
+from rewardpool._demand.writers import FileWriter
 from rewardpool_api.demand import LEASE_SECONDS, Demand
 from rewardpool_control.announcements import MOST, RETENTION
 from rewardpool_local.demand_files import MAX_FILE_BYTES, DemandFiles

@@ -13,8 +13,8 @@ from support.fleet import eventually
 from support.local_machine import FUNCTIONS, POOL, LocalMachine, finish
 
 from rewardpool import Endpoint, FunctionSample, RewardConfig, Sample
-from rewardpool.client.pool import injected_pool
-from rewardpool.discovery.find import find_pool
+from rewardpool._client.pool import injected_pool
+from rewardpool._discovery.find import find_pool
 from rewardpool.errors import PoolNotFoundError
 from rewardpool_api import names
 from rewardpool_local.folder import PoolFolder

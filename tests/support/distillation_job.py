@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from support import tiny_policy
 
-from rewardpool.score_waits import ScoreWaits
+from rewardpool._score_waits import ScoreWaits
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.distillation import NoReward
 from rewardpool_train.actor.ranks import join_job

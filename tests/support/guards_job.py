@@ -18,7 +18,7 @@ from support import tiny_policy
 from support.update_job import make_actor, share_of
 from torch.distributed.tensor import DTensor
 
-from rewardpool.rewards import RunningMoments
+from rewardpool._rewards import RunningMoments
 from rewardpool_train.actor import checkpoint, fsdp
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
 from rewardpool_train.actor.loading import load_to_shard

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from rewardpool.client.exchange import Answer, Exchange
-from rewardpool.client.http import HttpClient
-from rewardpool.client.target import Target
+from rewardpool._client.exchange import Answer, Exchange
+from rewardpool._client.http import HttpClient
+from rewardpool._client.target import Target
 
 
 class AwaitedExchange(Exchange):

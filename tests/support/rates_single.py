@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from rewardpool.rewards import Episode, Rating
-from rewardpool.score_waits import ScoreWaits
+from rewardpool._rewards import Episode, Rating
+from rewardpool._score_waits import ScoreWaits
 
 
 class RatesSingle:

@@ -10,13 +10,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from rewardpool import Endpoint, RewardConfig
-from rewardpool.client.pool import Pool, injected_pool
-from rewardpool.discovery.pool_sources import LocalSource
-from rewardpool.rewards.composite import CompositeReward, OpenPart
-from rewardpool.rewards.config import parse_reward
-from rewardpool.rewards.discriminative import PoolFunctionScorer
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.job_claims import ClaimStore
+from rewardpool._client.pool import Pool, injected_pool
+from rewardpool._discovery.pool_sources import LocalSource
+from rewardpool._rewards.composite import CompositeReward, OpenPart
+from rewardpool._rewards.config import parse_reward
+from rewardpool._rewards.discriminative import PoolFunctionScorer
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.job_claims import ClaimStore
 from rewardpool_api.contract import OTHER_REVISION, REQUEST_ID_HEADER, SCORE_PATH, WANTED_REVISION
 
 POOL = "rl/checker"

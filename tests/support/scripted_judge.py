@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rewardpool.client.answer import Judgement
-from rewardpool.client.pool import Pool
-from rewardpool.config import RewardConfig
+from rewardpool._client.answer import Judgement
+from rewardpool._client.pool import Pool
+from rewardpool._config import RewardConfig
 
 
 class ScriptedJudge(Pool):

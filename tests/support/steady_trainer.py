@@ -14,9 +14,9 @@ from support.reward_functions import expected_score
 from support.stand_in_service import StandInService
 
 from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample, Scored
-from rewardpool.client.pool import injected_pool
-from rewardpool.client.report import Report
-from rewardpool.discovery.find import find_pool
+from rewardpool._client.pool import injected_pool
+from rewardpool._client.report import Report
+from rewardpool._discovery.find import find_pool
 
 SAMPLE_SECONDS = 0.05
 """As long as a sample takes, so many are in flight at every moment; with shorter ones they would only be more."""

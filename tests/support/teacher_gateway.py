@@ -10,10 +10,10 @@ from support.fake_worker import FakeWorker
 from support.local_pool import POOL, write_local_pool
 from support.tiny_teacher import teaches
 
-from rewardpool.gateway.opened import open_pool
-from rewardpool.gateway.server import GatewaySettings, gateway_app
-from rewardpool.policy_text import PolicyText
-from rewardpool.rewards import Announcement
+from rewardpool._gateway.opened import open_pool
+from rewardpool._gateway.server import GatewaySettings, gateway_app
+from rewardpool._policy.text import PolicyText
+from rewardpool._rewards import Announcement
 
 
 @asynccontextmanager

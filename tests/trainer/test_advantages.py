@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.rewards.score_noise import EPSILON, ScoreDtype, coarsest
+from rewardpool._rewards.score_noise import EPSILON, ScoreDtype, coarsest
 from rewardpool_train.advantages import (
     AdvantageScale,
     TokenReward,

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from rewardpool._gateway import server
+from rewardpool._gateway.running import key_for, parse_listen
+from rewardpool._gateway.server import GatewaySettings, gateway_app
+from rewardpool._gateway.wire import Query, slime_answer
+from rewardpool._policy.text import PolicyText
+from rewardpool._rewards import Episode, Rating, open_reward
 from rewardpool.errors import ConfigError, DeadlineError, InvalidSampleError, PoolNotReadyError, SampleTooLongError
-from rewardpool.gateway import server
-from rewardpool.gateway.running import key_for, parse_listen
-from rewardpool.gateway.server import GatewaySettings, gateway_app
-from rewardpool.gateway.wire import Query, slime_answer
-from rewardpool.policy_text import PolicyText
-from rewardpool.rewards import Episode, Rating, open_reward
 from rewardpool_api.contract import FAULTS
 
 KEY = "right"

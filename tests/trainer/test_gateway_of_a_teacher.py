@@ -18,10 +18,10 @@ from support.local_pool import on_this_machine
 from support.teacher_gateway import teacher_gateway
 from support.tiny_teacher import VOCABULARY, computed, spoilt, teaches
 
+from rewardpool._gateway.logprobs import parse_completions
+from rewardpool._gateway.opened import OpenTeacher, open_pool
+from rewardpool._rewards import Announcement
 from rewardpool.errors import ConfigError
-from rewardpool.gateway.logprobs import parse_completions
-from rewardpool.gateway.opened import OpenTeacher, open_pool
-from rewardpool.rewards import Announcement
 from rewardpool_api.contract import CallerError
 from rewardpool_api.teacher_wire import BadRequestError, check_question, parse_request, question
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.revisions import GROUPS, Workers, plays, reward_by
 
-from rewardpool.rewards import Episode, Rating
-from rewardpool.rewards.composite import CompositeReward
+from rewardpool._rewards import Episode, Rating
+from rewardpool._rewards.composite import CompositeReward
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.scoring import RewardScore, Tally
 from rewardpool_train.pipeline.group_buffer import GroupBuffer

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.policy_steps import end_tokens
-from rewardpool.rewards.steps import steps_of
+from rewardpool._policy.steps import end_tokens
+from rewardpool._rewards.steps import steps_of
 
 
 def decoder(tokens: Sequence[bytes]) -> tuple[list[int], str]:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewardpool._policy.text import PolicyText, prompt_tail
+from rewardpool._rewards.episode import Message
 from rewardpool.errors import InvalidSampleError
-from rewardpool.policy_text import PolicyText, prompt_tail
-from rewardpool.rewards.episode import Message
 
 CHATML = """{% if messages[0].role != 'system' %}<|im_start|>system
 You are helpful.<|im_end|>

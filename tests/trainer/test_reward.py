@@ -36,9 +36,9 @@ from rewardpool import (
     UnscoredError,
     reward,
 )
-from rewardpool.rewards.config import Mixing
-from rewardpool.rewards.keywords import RewardSettings
-from rewardpool.rewards.part_config import FunctionPart, PoolPart
+from rewardpool._rewards.config import Mixing
+from rewardpool._rewards.keywords import RewardSettings
+from rewardpool._rewards.part_config import FunctionPart, PoolPart
 
 PROMPTS = ["one?", "two?", "two?"]
 RESPONSES = ["a", "bb", "ccc"]

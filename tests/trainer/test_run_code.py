@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from rewardpool._gateway.run_code import RunCode
+from rewardpool._gateway.server import GatewaySettings, gateway_app
+from rewardpool._policy.text import PolicyText
+from rewardpool._sample import Sample, Scored
 from rewardpool.errors import DeadlineError, PoolNotReadyError, SampleTooLongError
-from rewardpool.gateway.run_code import RunCode
-from rewardpool.gateway.server import GatewaySettings, gateway_app
-from rewardpool.policy_text import PolicyText
-from rewardpool.sample import Sample, Scored
 from rewardpool.sandbox.run_code import compute_score
 
 TROUBLE: dict[str, Exception] = {

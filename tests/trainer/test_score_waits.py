@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.score_waits import (
+from rewardpool._score_waits import (
     MOST_ANSWERS,
     MOST_SPANS,
     PARTS,

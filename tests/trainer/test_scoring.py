@@ -5,8 +5,8 @@ from concurrent.futures import Future
 import pytest
 from support.rates_single import RatesSingle
 
+from rewardpool._rewards import Episode, Rating
 from rewardpool.errors import ScoreError
-from rewardpool.rewards import Episode, Rating
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.scoring import RewardScore, Tally
 from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RolledGroup

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from rewardpool._policy.text import PolicyText
+from rewardpool._rewards import Rating
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
-from rewardpool.policy_text import PolicyText
-from rewardpool.rewards import Rating
 from rewardpool.slime import POST_PROCESS, custom_rm, episode_of, leave_out_unscored
 
 

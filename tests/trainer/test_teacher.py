@@ -31,7 +31,7 @@ from rewardpool import (
     WrongModelError,
     WrongTokenizerError,
 )
-from rewardpool.client.pool import injected_pool
+from rewardpool._client.pool import injected_pool
 from rewardpool_api.contract import CallerError
 from rewardpool_api.teacher_wire import FLOAT32, Question, question, to_base64, vocabulary_digest
 

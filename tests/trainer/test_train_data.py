@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from rewardpool._rewards import Episode
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import Episode
 from rewardpool_train.actor.data import MOST_MISTAKES, Prompt, PromptOrder, Rollout, read_prompts, to_episode
 
 PROMPTS = [Prompt(prompt=str(number)) for number in range(6)]

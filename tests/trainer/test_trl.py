@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import rewardpool.trl
+from rewardpool._rewards import Episode, Rating
+from rewardpool._rewards.rows import split, text_of
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
-from rewardpool.rewards import Episode, Rating
-from rewardpool.rewards.rows import split, text_of
 from rewardpool_api.contract import FAULTS
 
 

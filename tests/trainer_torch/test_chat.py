@@ -16,10 +16,10 @@ from support.byte_tokenizer import BOS, PAD, TEMPLATE, TEMPLATE_WITH_BOS, TEMPLA
 from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
+from rewardpool._rewards import open_reward
+from rewardpool._rewards.chat.chat_template import ChatTokenizer, apply_system, load_tokenizer
+from rewardpool._rewards.together import MOST_AT_ONCE
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import open_reward
-from rewardpool.rewards.chat import ChatTokenizer, apply_system, load_tokenizer
-from rewardpool.rewards.together import MOST_AT_ONCE
 
 TURNS = [
     {"role": "system", "content": "Be kind."},
@@ -157,7 +157,7 @@ async def test_the_call_that_the_readme_shows_sends_one_bos(monkeypatch: pytest.
 
 
 def test_what_scores_without_a_tokenizer_does_not_import_transformers() -> None:
-    program = "import sys, rewardpool.rewards; sys.exit('transformers' in sys.modules or 'torch' in sys.modules)"
+    program = "import sys, rewardpool._rewards; sys.exit('transformers' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 

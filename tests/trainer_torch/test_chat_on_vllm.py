@@ -11,8 +11,8 @@ from support.byte_tokenizer import BOS, TEMPLATE_WITH_BOS, byte_tokenizer
 from support.processes import http
 from support.vllm_server import VllmServer, quickstart_pool, running_vllm
 
+from rewardpool._rewards import Episode, open_reward
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import Episode, open_reward
 from rewardpool_api import RewardPoolSpec
 
 # test_chat.py has the tokens of the same conversations, and the client's tests have vLLM's scores of tokens.

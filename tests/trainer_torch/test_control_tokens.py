@@ -9,7 +9,7 @@ import tokenizers
 import transformers
 from support.byte_tokenizer import BOS, END, TEMPLATE, TEMPLATE_WITH_BOS, byte_tokenizer
 
-from rewardpool.rewards.chat import ChatTokenizer
+from rewardpool._rewards.chat.chat_template import ChatTokenizer
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] | trim "

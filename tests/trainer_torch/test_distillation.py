@@ -17,9 +17,9 @@ from support.rates_single import RatesSingle
 from support.tiny_job import tiny_job
 from support.torchrun import run_job
 
-from rewardpool.config import RewardConfig
+from rewardpool._config import RewardConfig
+from rewardpool._rewards import Episode, Rating
 from rewardpool.errors import ConfigError, PoolError, SampleError
-from rewardpool.rewards import Episode, Rating
 from rewardpool_train.actor import distillation
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.distillation import Distillation, NoReward, Teachers, open_teachers

@@ -12,10 +12,11 @@ from support.byte_tokenizer import TEMPLATE, byte_tokenizer
 from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
+from rewardpool._rewards import Episode, open_reward
+from rewardpool._rewards.chat import writers
+from rewardpool._rewards.chat.tokenizer_digest import tokenizer_digest
+from rewardpool._rewards.opened import OpenReward
 from rewardpool.errors import ConfigError, ModelChangedError
-from rewardpool.rewards import Episode, open_reward, writers
-from rewardpool.rewards.opened import OpenReward
-from rewardpool.rewards.tokenizer_digest import tokenizer_digest
 from rewardpool_worker.engine_side.middleware import checkpoint
 
 TEMPLATE_B = TEMPLATE.replace("<|{{", "<|end|><|{{")

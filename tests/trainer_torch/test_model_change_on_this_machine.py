@@ -13,9 +13,9 @@ from support.fleet import eventually
 from support.local_machine import LocalMachine, local_machine
 from support.local_pool import on_this_machine
 
-from rewardpool.rewards import Episode, Rating, open_reward
-from rewardpool.rewards.chat import ChatTokenizer
-from rewardpool.rewards.opened import OpenReward
+from rewardpool._rewards import Episode, Rating, open_reward
+from rewardpool._rewards.chat.chat_template import ChatTokenizer
+from rewardpool._rewards.opened import OpenReward
 
 pytestmark = pytest.mark.real
 

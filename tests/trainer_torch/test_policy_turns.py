@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from support.byte_tokenizer import byte_tokenizer
 
+from rewardpool._policy.turns import PolicyTurns
+from rewardpool._rewards import Episode, Rating
 from rewardpool.errors import ConfigError
-from rewardpool.policy_turns import PolicyTurns
-from rewardpool.rewards import Episode, Rating
 from rewardpool.verl.response_scorer import ResponseScorer
 
 # A tool's turn is a user's with a mark around it; several tools answer in one turn.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from rewardpool.score_waits import ScoreWait
+from rewardpool._score_waits import ScoreWait
 from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.reporting import reporting
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from support.byte_tokenizer import PAD, TEMPLATE, byte_tokenizer
 
-from rewardpool.policy_text import PolicyText, load_stop_ids
-from rewardpool.policy_turns import PolicyTurns
-from rewardpool.response_end import ResponseDecoder
+from rewardpool._policy.response_end import ResponseDecoder
+from rewardpool._policy.text import PolicyText, load_stop_ids
+from rewardpool._policy.turns import PolicyTurns
 
 MARKS = ["[THINK]", "[/THINK]"]
 

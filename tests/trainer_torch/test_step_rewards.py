@@ -13,11 +13,11 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 from support.rates_single import RatesSingle
 from support.tiny_job import tiny_job
 
+from rewardpool._policy.steps import at_tokens
+from rewardpool._rewards import Episode, Rating, open_reward
+from rewardpool._rewards.rating import StepReward
+from rewardpool._rewards.steps import steps_of
 from rewardpool.errors import ConfigError, InvalidSampleError, ScoreError
-from rewardpool.policy_steps import at_tokens
-from rewardpool.rewards import Episode, Rating, open_reward
-from rewardpool.rewards.rating import StepReward
-from rewardpool.rewards.steps import steps_of
 from rewardpool_api.contract import CallerError
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
 from rewardpool_train.actor.ranks import join_job

@@ -16,11 +16,11 @@ from support import tiny_policy
 from support.rates_single import RatesSingle
 from support.tiny_job import tiny_job
 
-from rewardpool.demand.cadence import Cadence, Plan
-from rewardpool.demand.handle import JobDemand
+from rewardpool._demand.cadence import Cadence, Plan
+from rewardpool._demand.handle import JobDemand
+from rewardpool._rewards import BlockingReward, Episode, Rating
+from rewardpool._score_waits import ScoreWait
 from rewardpool.errors import ConfigError, ScoreError
-from rewardpool.rewards import BlockingReward, Episode, Rating
-from rewardpool.score_waits import ScoreWait
 from rewardpool_train.actor.data import Rollout
 from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.records import StepRecord

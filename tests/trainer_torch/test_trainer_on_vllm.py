@@ -10,8 +10,8 @@ from support import tiny_policy
 from support.fleet import server_python
 from support.rates_single import RatesSingle
 
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.rating import Rating
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.rating import Rating
 from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.config import TrainConfig

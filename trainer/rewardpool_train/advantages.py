@@ -5,7 +5,7 @@ arXiv:2402.03300, section 4.1.2):
 
     A_i = (r_i - mean(r)) / (std(r) + epsilon)        r = scores of the group's responses
 
-`rewardpool.rewards.mixture.normalized` computes it, and defines epsilon. The paper does not say which deviation it
+`rewardpool._rewards.mixture.normalized` computes it, and defines epsilon. The paper does not say which deviation it
 means. The default is that of a population, which divides by n; verl and TRL use that of a sample, which divides by
 n - 1, so their advantages are smaller: by 6.5 % in groups of 8.
 
@@ -17,8 +17,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from rewardpool.rewards.mixture import Deviation, normalized
-from rewardpool.rewards.score_noise import EPSILON, ScoreDtype, differ
+from rewardpool._rewards.mixture import Deviation, normalized
+from rewardpool._rewards.score_noise import EPSILON, ScoreDtype, differ
 
 LEAST_MEMBERS = 2  # scored responses; with fewer there is nothing to compare
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import Field, model_validator
 
+from rewardpool._mistakes import Mistakes, validated
+from rewardpool._rewards.config import parse_reward
 from rewardpool.errors import ConfigError
-from rewardpool.mistakes import Mistakes, validated
-from rewardpool.rewards.config import parse_reward
 from rewardpool_train.advantages import LEAST_MEMBERS
 from rewardpool_train.config_part import ConfigPart, Count, Positive
 from rewardpool_train.distillation_config import DistillationConfig

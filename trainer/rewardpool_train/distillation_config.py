@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from rewardpool.config import FaultPolicies, Penalty, RewardConfig, pool_fields
+from rewardpool._config import FaultPolicies, Penalty, RewardConfig, pool_fields
+from rewardpool._mistakes import Mistakes
 from rewardpool.errors import ConfigError
-from rewardpool.mistakes import Mistakes
 from rewardpool_api.teacher_wire import MOST_TOP_K
 from rewardpool_train.config_part import ConfigPart, Positive
 

@@ -25,12 +25,12 @@ from typing import Any
 
 import transformers
 
-from rewardpool.client.pool import Pool
-from rewardpool.client.report import Report
-from rewardpool.demand.together import Together
+from rewardpool._client.pool import Pool
+from rewardpool._client.report import Report
+from rewardpool._demand.together import Together
+from rewardpool._rewards.blocking import BlockingReward
+from rewardpool._rewards.score_noise import ScoreDtype, coarsest
 from rewardpool.errors import RewardPoolError
-from rewardpool.rewards.blocking import BlockingReward
-from rewardpool.rewards.score_noise import ScoreDtype, coarsest
 from rewardpool_train.actor.data import read_prompts
 from rewardpool_train.actor.distillation import NoReward, Teachers, open_teachers
 from rewardpool_train.actor.ranks import Ranks, join_job

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from rewardpool.rewards.score_noise import ScoreDtype
+from rewardpool._rewards.score_noise import ScoreDtype
 from rewardpool_train.advantages import AdvantageScale
 from rewardpool_train.config_part import ConfigPart, Count, Positive
 from rewardpool_train.objective import PRESETS, Algorithm, LossAggMode, Objective, Ratio

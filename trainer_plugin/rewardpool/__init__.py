@@ -12,18 +12,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rewardpool.client.answer import Judgement as Judgement
-    from rewardpool.client.blocking import BlockingPool as BlockingPool
-    from rewardpool.client.pool import Pool as Pool
-    from rewardpool.client.report import Latency as Latency
-    from rewardpool.client.report import Report as Report
-    from rewardpool.config import FaultPolicies as FaultPolicies
-    from rewardpool.config import Penalty as Penalty
-    from rewardpool.config import RewardConfig as RewardConfig
-    from rewardpool.demand.handle import JobDemand as JobDemand
-    from rewardpool.demand.report import DemandReport as DemandReport
-    from rewardpool.discovery.endpoint import Endpoint as Endpoint
-    from rewardpool.discovery.find import discover as discover
+    from rewardpool._client.answer import Judgement as Judgement
+    from rewardpool._client.blocking import BlockingPool as BlockingPool
+    from rewardpool._client.metrics import ReportCollector as ReportCollector
+    from rewardpool._client.metrics import ScoreWaitCollector as ScoreWaitCollector
+    from rewardpool._client.pool import Pool as Pool
+    from rewardpool._client.report import Latency as Latency
+    from rewardpool._client.report import Report as Report
+    from rewardpool._config import FaultPolicies as FaultPolicies
+    from rewardpool._config import Penalty as Penalty
+    from rewardpool._config import RewardConfig as RewardConfig
+    from rewardpool._demand.handle import JobDemand as JobDemand
+    from rewardpool._demand.report import DemandReport as DemandReport
+    from rewardpool._discovery.endpoint import Endpoint as Endpoint
+    from rewardpool._discovery.find import discover as discover
+    from rewardpool._files.score import FileReport as FileReport
+    from rewardpool._logprobs import Logprobs as Logprobs
+    from rewardpool._policy.text import PolicyText as PolicyText
+    from rewardpool._reward import Reward as Reward
+    from rewardpool._rewards.episode import Episode as Episode
+    from rewardpool._rewards.lazy import LazyReward as LazyReward
+    from rewardpool._rewards.ledger.writer import LedgerReport as LedgerReport
+    from rewardpool._rewards.open import open_reward as open_reward
+    from rewardpool._rewards.opened import OpenReward as OpenReward
+    from rewardpool._rewards.rating import Rating as Rating
+    from rewardpool._rewards.rating import StepReward as StepReward
+    from rewardpool._sample import FunctionSample as FunctionSample
+    from rewardpool._sample import Outcome as Outcome
+    from rewardpool._sample import Sample as Sample
+    from rewardpool._sample import Scored as Scored
+    from rewardpool._sample import Unscored as Unscored
+    from rewardpool._score_waits import ScoreWaits as ScoreWaits
+    from rewardpool._teacher import Teacher as Teacher
     from rewardpool.errors import BrokenPoolError as BrokenPoolError
     from rewardpool.errors import ConfigError as ConfigError
     from rewardpool.errors import DeadlineError as DeadlineError
@@ -50,31 +70,32 @@ if TYPE_CHECKING:
     from rewardpool.errors import UnscoredError as UnscoredError
     from rewardpool.errors import WrongModelError as WrongModelError
     from rewardpool.errors import WrongTokenizerError as WrongTokenizerError
-    from rewardpool.files.score import FileReport as FileReport
-    from rewardpool.logprobs import Logprobs as Logprobs
-    from rewardpool.reward import Reward as Reward
-    from rewardpool.rewards.episode import Episode as Episode
-    from rewardpool.rewards.ledger.writer import LedgerReport as LedgerReport
-    from rewardpool.rewards.rating import Rating as Rating
-    from rewardpool.rewards.rating import StepReward as StepReward
-    from rewardpool.sample import FunctionSample as FunctionSample
-    from rewardpool.sample import Outcome as Outcome
-    from rewardpool.sample import Sample as Sample
-    from rewardpool.sample import Scored as Scored
-    from rewardpool.sample import Unscored as Unscored
-    from rewardpool.teacher import Teacher as Teacher
 
 # Imported when first used: `import rewardpool` takes hundredths of a second, and a name no more than what it needs.
 _NAMES = {
-    "rewardpool.client.answer": "Judgement",
-    "rewardpool.client.blocking": "BlockingPool",
-    "rewardpool.client.pool": "Pool",
-    "rewardpool.client.report": "Latency Report",
-    "rewardpool.config": "FaultPolicies Penalty RewardConfig",
-    "rewardpool.demand.handle": "JobDemand",
-    "rewardpool.demand.report": "DemandReport",
-    "rewardpool.discovery.endpoint": "Endpoint",
-    "rewardpool.discovery.find": "discover",
+    "rewardpool._client.answer": "Judgement",
+    "rewardpool._client.blocking": "BlockingPool",
+    "rewardpool._client.metrics": "ReportCollector ScoreWaitCollector",
+    "rewardpool._client.pool": "Pool",
+    "rewardpool._client.report": "Latency Report",
+    "rewardpool._config": "FaultPolicies Penalty RewardConfig",
+    "rewardpool._demand.handle": "JobDemand",
+    "rewardpool._demand.report": "DemandReport",
+    "rewardpool._discovery.endpoint": "Endpoint",
+    "rewardpool._discovery.find": "discover",
+    "rewardpool._files.score": "FileReport",
+    "rewardpool._logprobs": "Logprobs",
+    "rewardpool._policy.text": "PolicyText",
+    "rewardpool._reward": "Reward",
+    "rewardpool._rewards.episode": "Episode",
+    "rewardpool._rewards.lazy": "LazyReward",
+    "rewardpool._rewards.ledger.writer": "LedgerReport",
+    "rewardpool._rewards.open": "open_reward",
+    "rewardpool._rewards.opened": "OpenReward",
+    "rewardpool._rewards.rating": "Rating StepReward",
+    "rewardpool._sample": "FunctionSample Outcome Sample Scored Unscored",
+    "rewardpool._score_waits": "ScoreWaits",
+    "rewardpool._teacher": "Teacher",
     "rewardpool.errors": (
         "BrokenPoolError ConfigError DeadlineError FunctionFailedError GroupAbortedError InvalidSampleError"
         " LogprobsMissingError ModelChangedError OtherRankError PoolAccessError PoolError PoolNotFoundError"
@@ -82,14 +103,6 @@ _NAMES = {
         " SampleTooLongError SandboxError SandboxUnavailableError ScoreError TrainingError UnscoredError"
         " WrongModelError WrongTokenizerError"
     ),
-    "rewardpool.files.score": "FileReport",
-    "rewardpool.logprobs": "Logprobs",
-    "rewardpool.reward": "Reward",
-    "rewardpool.rewards.episode": "Episode",
-    "rewardpool.rewards.ledger.writer": "LedgerReport",
-    "rewardpool.rewards.rating": "Rating StepReward",
-    "rewardpool.sample": "FunctionSample Outcome Sample Scored Unscored",
-    "rewardpool.teacher": "Teacher",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from rewardpool_api.contract import Fault
 
 if TYPE_CHECKING:
-    from rewardpool.logprobs import Logprobs
+    from rewardpool._logprobs import Logprobs
 
 FailureKind = Literal[
     "sample_too_long",

@@ -25,16 +25,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rewardpool.deadline import waited
-from rewardpool.demand.ray_rank import ray_rank
+from rewardpool._deadline import waited
+from rewardpool._demand.ray_rank import ray_rank
+from rewardpool._gateway.wire import Query, openrlhf_answer, reads_prompts, scored
+from rewardpool._policy.text import PolicyText
+from rewardpool._rewards.announced import Announcement
+from rewardpool._rewards.config import RewardLike
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.lazy import LazyReward
+from rewardpool._rewards.rating import Rating
 from rewardpool.errors import RevisionGoneError, RewardPoolError, SampleError
-from rewardpool.gateway.wire import Query, openrlhf_answer, reads_prompts, scored
-from rewardpool.policy_text import PolicyText
-from rewardpool.rewards.announced import Announcement
-from rewardpool.rewards.config import RewardLike
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.lazy import LazyReward
-from rewardpool.rewards.rating import Rating
 
 log = logging.getLogger(__name__)
 

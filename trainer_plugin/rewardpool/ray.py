@@ -18,13 +18,13 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rewardpool.client.report import Report
-from rewardpool.rewards.announced import Announcement
-from rewardpool.rewards.config import RewardLike, parse_reward, refuse_running
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.groups import in_order, siblings
-from rewardpool.rewards.lazy import LazyReward
-from rewardpool.rewards.rating import Rating
+from rewardpool._client.report import Report
+from rewardpool._rewards.announced import Announcement
+from rewardpool._rewards.config import RewardLike, parse_reward, refuse_running
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.groups import in_order, siblings
+from rewardpool._rewards.lazy import LazyReward
+from rewardpool._rewards.rating import Rating
 
 RESTARTS = 100
 """Restarts of one actor before Ray gives it up."""

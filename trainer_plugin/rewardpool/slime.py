@@ -20,14 +20,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from rewardpool.deadline import waited
+from rewardpool._deadline import waited
+from rewardpool._gateway.wire import reads_prompts, scored, slime_answer
+from rewardpool._policy.text import PolicyText, prompt_tail
+from rewardpool._rewards.announced import Announcement
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.lazy import LazyReward
+from rewardpool._rewards.rating import Rating
 from rewardpool.errors import ConfigError, InvalidSampleError
-from rewardpool.gateway.wire import reads_prompts, scored, slime_answer
-from rewardpool.policy_text import PolicyText, prompt_tail
-from rewardpool.rewards.announced import Announcement
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.lazy import LazyReward
-from rewardpool.rewards.rating import Rating
 
 Answer = float | dict[str, float | str | None] | None
 

@@ -23,15 +23,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from rewardpool.deadline import waited
+from rewardpool._deadline import waited
+from rewardpool._rewards.config import RewardLike
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.groups import groups_of
+from rewardpool._rewards.lazy import LazyReward
+from rewardpool._rewards.rating import Rating
+from rewardpool._rewards.rows import split
+from rewardpool._score_waits import ScoreWaits
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.config import RewardLike
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.groups import groups_of
-from rewardpool.rewards.lazy import LazyReward
-from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.rows import split
-from rewardpool.score_waits import ScoreWaits
 from rewardpool_api.contract import FAULTS
 
 log = logging.getLogger(__name__)

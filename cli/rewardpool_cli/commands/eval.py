@@ -9,9 +9,9 @@ import typer
 from rich.table import Table
 
 from rewardpool import FileReport
-from rewardpool.files.accuracy import Accuracy, Tally
-from rewardpool.files.forms import PAIRS
-from rewardpool.files.source import open_source
+from rewardpool._files.accuracy import Accuracy, Tally
+from rewardpool._files.forms import PAIRS
+from rewardpool._files.source import open_source
 from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError, exit_unless
 from rewardpool_cli.options import Namespace, Output, OutputForm

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from rewardpool.gateway.opened import open_pool
-from rewardpool.gateway.running import key_for, parse_listen, serve
-from rewardpool.gateway.server import TEACHER, GatewaySettings, gateway_app
-from rewardpool.policy_text import PolicyText
-from rewardpool.rewards import Announcement
+from rewardpool._gateway.opened import open_pool
+from rewardpool._gateway.running import key_for, parse_listen, serve
+from rewardpool._gateway.server import TEACHER, GatewaySettings, gateway_app
+from rewardpool._policy.text import PolicyText
+from rewardpool._rewards import Announcement
 from rewardpool_api.names import GATEWAY_TIMEOUT_SECONDS
 from rewardpool_cli import screens
 from rewardpool_cli.options import Namespace, PoolName

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rewardpool.rewards.config import parse_reward
+from rewardpool._rewards.config import parse_reward
 from rewardpool_api import RewardPool, load_manifest, names, parse_source
 from rewardpool_api.source import FUNCTION_SCHEME, is_function, is_source
 from rewardpool_cli import screens

@@ -10,10 +10,10 @@ import typer
 from rich.table import Table
 
 from rewardpool import FileReport
-from rewardpool.files import ledger_in_s3
-from rewardpool.files.agreement import Agreement, Comparison
-from rewardpool.files.ledger import LedgerRecords
-from rewardpool.rewards.config import parse_reward
+from rewardpool._files import ledger_in_s3
+from rewardpool._files.agreement import Agreement, Comparison
+from rewardpool._files.ledger import LedgerRecords
+from rewardpool._rewards.config import parse_reward
 from rewardpool_cli import agreement_picture, screens
 from rewardpool_cli.errors import RefusedError, exit_unless
 from rewardpool_cli.options import Namespace, Output, OutputForm

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from rewardpool import FunctionSample, Pool, Reward, RewardConfig, Sample
+from rewardpool._rewards.episode import read_extra_info
+from rewardpool._rewards.rows import episode_of
 from rewardpool.errors import UnscoredError
-from rewardpool.rewards.episode import read_extra_info
-from rewardpool.rewards.rows import episode_of
 from rewardpool_cli.errors import RefusedError, exit_unless
 from rewardpool_cli.options import AsJson, Namespace
 from rewardpool_cli.scoring import (

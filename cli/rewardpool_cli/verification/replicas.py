@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from rewardpool import RewardConfig
-from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.find import find_pool
-from rewardpool.discovery.pool_sources import KubernetesSource
+from rewardpool._discovery.endpoint import Endpoint
+from rewardpool._discovery.find import find_pool
+from rewardpool._discovery.pool_sources import KubernetesSource
 from rewardpool_api import RewardPool, names
 from rewardpool_api.contract import CallerError, InvalidResponseError
 from rewardpool_api.engines import FOR_MODELS

@@ -13,8 +13,8 @@ from simulation.client.fleet import Asked, Fleet, Kind, Worker, http_answer
 from simulation.client.network import Address, Cable, NetworkLoop
 from simulation.virtual_time import VirtualTime
 
-from rewardpool.discovery.endpoint import Endpoint, RevisionModel
-from rewardpool.discovery.pool_sources import LocalSource, SourceUnavailableError
+from rewardpool._discovery.endpoint import Endpoint, RevisionModel
+from rewardpool._discovery.pool_sources import LocalSource, SourceUnavailableError
 from rewardpool.errors import PoolNotReadyError
 
 HOST: Final = "pool.rl.svc"

@@ -23,14 +23,14 @@ from simulation.client.traffic import Traffic
 from simulation.virtual_time import DeadlockError, LivelockError, VirtualTime
 
 from rewardpool import Scored
-from rewardpool.client import request
+from rewardpool._client import request
 
 LONGEST_SECONDS: Final = 2000.0
 """Of virtual time."""
 QUIET_SECONDS: Final = 5.0
 """After the last sample, in which nothing more may happen."""
 MODEL_TYPES: Final = {"function": "Function"}
-PACKAGES: Final = ("rewardpool.client", "rewardpool.discovery", "rewardpool.demand")
+PACKAGES: Final = ("rewardpool._client", "rewardpool._discovery", "rewardpool._demand")
 
 
 @dataclass

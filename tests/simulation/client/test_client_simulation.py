@@ -10,8 +10,8 @@ from simulation.client.plan import Plan, plan_of
 from simulation.client.run import simulate
 from simulation.client.shrink import shortest
 
-from rewardpool.client import answer, http, limiter, pool, request
-from rewardpool.client.in_work import InWork
+from rewardpool._client import answer, http, limiter, pool, request
+from rewardpool._client.in_work import InWork
 from rewardpool_api.contract import Echo
 
 FIXED: Final = range(0, 600, 50)

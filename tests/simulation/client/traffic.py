@@ -13,9 +13,9 @@ from simulation.client.fleet import bad_text
 from simulation.client.plan import Plan
 
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample
-from rewardpool.client.pool import injected_pool
-from rewardpool.client.shared import shared
-from rewardpool.client.transport import Connections
+from rewardpool._client.pool import injected_pool
+from rewardpool._client.shared import shared
+from rewardpool._client.transport import Connections
 from rewardpool.errors import PoolError, SampleError
 from rewardpool_api.contract import FAULTS, CallerErrorCode
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.client.answer import check_echo, read_judgement
-from rewardpool.client.answer import read_score as read_echoed_score
-from rewardpool.client.retry import RetryableError
+from rewardpool._client.answer import check_echo, read_judgement
+from rewardpool._client.answer import read_score as read_echoed_score
+from rewardpool._client.retry import RetryableError
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleTooLongError, ScoreError
 from rewardpool_api import contract
 from rewardpool_api.contract import CallerError, Echo, Signature, Worker

@@ -11,8 +11,8 @@ from support.fake_worker import Behaviour, FakeWorker, breaks_off, check_outcome
 from support.pauses import no_pause
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample, Scored
-from rewardpool.client.batching import MOST_CHARACTERS, share
-from rewardpool.client.pool import injected_pool
+from rewardpool._client.batching import MOST_CHARACTERS, share
+from rewardpool._client.pool import injected_pool
 from rewardpool_api.contract import CallerError
 
 

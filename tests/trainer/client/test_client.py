@@ -14,9 +14,9 @@ from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuse
 from support.pauses import no_pause, pauses_for_ever
 
 from rewardpool import Endpoint, Outcome, Pool, RewardConfig, Sample, Scored, Unscored
-from rewardpool.client import request
-from rewardpool.client.pool import injected_pool
-from rewardpool.discovery.pool_sources import KubernetesSource
+from rewardpool._client import request
+from rewardpool._client.pool import injected_pool
+from rewardpool._discovery.pool_sources import KubernetesSource
 from rewardpool.errors import (
     BrokenPoolError,
     DeadlineError,

@@ -9,7 +9,7 @@ from support.fake_worker import Behaviour, FakeWorker, right, says
 from support.pauses import no_pause
 
 from rewardpool import Endpoint, RewardConfig, Sample
-from rewardpool.client.pool import injected_pool
+from rewardpool._client.pool import injected_pool
 from rewardpool.errors import PoolAccessError
 
 

@@ -11,8 +11,8 @@ from support.fake_worker import FakeWorker, hangs, says
 from support.pauses import no_pause
 
 from rewardpool import RewardConfig, Sample
-from rewardpool.client.limiter import AdaptiveLimiter, Pace
-from rewardpool.client.pool import injected_pool
+from rewardpool._client.limiter import AdaptiveLimiter, Pace
+from rewardpool._client.pool import injected_pool
 
 
 def test_it_begins_with_all_of_it() -> None:

@@ -12,10 +12,10 @@ from support.fake_worker import FakeWorker, says
 from support.pauses import no_pause
 
 from rewardpool import Pool, Report, RewardConfig, Sample
-from rewardpool.client import tracing
-from rewardpool.client.metrics import COUNTS, ReportCollector, ScoreWaitCollector
-from rewardpool.client.pool import injected_pool
-from rewardpool.score_waits import ScoreWaits
+from rewardpool._client import tracing
+from rewardpool._client.metrics import COUNTS, ReportCollector, ScoreWaitCollector
+from rewardpool._client.pool import injected_pool
+from rewardpool._score_waits import ScoreWaits
 
 
 async def test_a_report_is_told_to_prometheus_as_it_is_when_scraped() -> None:

@@ -10,9 +10,9 @@ import pytest
 from support.fleet import FLAVORS, ROOT, SERVED_NAME, Fleet, Program, server_python
 
 from rewardpool import FunctionSample, Pool, RewardConfig, Sample
-from rewardpool.client.answering import Answering, answering
+from rewardpool._client.answering import Answering, answering
+from rewardpool._rewards import Episode, open_reward
 from rewardpool.errors import RevisionGoneError
-from rewardpool.rewards import Episode, open_reward
 from rewardpool_api.names import ENV_KEY_FILE, ENV_MODEL_TYPE, ENV_REVISION, ENV_SERVED_NAME
 from rewardpool_api.pool import RouterFlavor
 

@@ -9,11 +9,11 @@ from support.fake_worker import FakeWorker, hangs, says
 from support.pauses import no_pause
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample
-from rewardpool.client.pool import injected_pool
-from rewardpool.deadline import already_waited, waited
+from rewardpool._client.pool import injected_pool
+from rewardpool._deadline import already_waited, waited
+from rewardpool._rewards import lazy
+from rewardpool._rewards.lazy import LazyReward
 from rewardpool.errors import DeadlineError, PoolNotYetReadyError
-from rewardpool.rewards import lazy
-from rewardpool.rewards.lazy import LazyReward
 
 TROUBLE = "Serving is False, EngineExited: worker-0 starts again in 1.8 s"
 

@@ -1,4 +1,4 @@
-from rewardpool.client.report import RECENT, Counters, Latency, summarise
+from rewardpool._client.report import RECENT, Counters, Latency, summarise
 
 
 def test_quantiles_are_by_nearest_rank() -> None:

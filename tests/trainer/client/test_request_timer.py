@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rewardpool.client.request_timer import LEAST_LEFT_OPEN, RequestTimer
+from rewardpool._client.request_timer import LEAST_LEFT_OPEN, RequestTimer
 
 
 class Seen:

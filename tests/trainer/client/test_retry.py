@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.backoff import LONGEST_PAUSE_SECONDS
-from rewardpool.client.retry import Kind, kind_of_status, pause_before, retry_after_seconds
+from rewardpool._backoff import LONGEST_PAUSE_SECONDS
+from rewardpool._client.retry import Kind, kind_of_status, pause_before, retry_after_seconds
 
 
 @pytest.mark.parametrize(

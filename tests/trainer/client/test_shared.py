@@ -8,7 +8,7 @@ import pytest
 from support.fake_worker import FakeWorker, says
 
 from rewardpool import Pool, RewardConfig, Sample
-from rewardpool.client.shared import Shared
+from rewardpool._client.shared import Shared
 
 
 class Counted:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support.local_pool import POOL, environ_of, write_local_pool
 
-from rewardpool.client.wake_lock import Awake, Hold
-from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.pool_sources import KubernetesSource, LocalSource
+from rewardpool._client.wake_lock import Awake, Hold
+from rewardpool._discovery.endpoint import Endpoint
+from rewardpool._discovery.pool_sources import KubernetesSource, LocalSource
 from rewardpool.errors import ConfigError, PoolAccessError, PoolNotReadyError
 from rewardpool_api import names
 from rewardpool_runtime.state_files import AWAKE_DIR

@@ -11,8 +11,8 @@ from support.fake_worker import Behaviour, FakeWorker, says, score_of
 from support.pauses import no_pause
 
 from rewardpool import Pool, RewardConfig, Sample
-from rewardpool.client.pool import injected_pool
-from rewardpool.score_waits import ScoreWait, ScoreWaits
+from rewardpool._client.pool import injected_pool
+from rewardpool._score_waits import ScoreWait, ScoreWaits
 from rewardpool_api import contract
 
 SECONDS = 0.2

@@ -1,6 +1,6 @@
 import asyncio
 
-from rewardpool.demand.bursts import Bursts
+from rewardpool._demand.bursts import Bursts
 
 
 class RecordedDemand:

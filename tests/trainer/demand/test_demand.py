@@ -15,10 +15,10 @@ from support.local_pool import JOB, POOL, announced, demand_file, on_this_machin
 
 from cluster.processes import wait_until
 from rewardpool import BlockingPool, Pool, RewardConfig, Sample
-from rewardpool.demand.job import name_of
-from rewardpool.demand.writers import FileWriter, NotWrittenError
+from rewardpool._demand.job import name_of
+from rewardpool._demand.writers import FileWriter, NotWrittenError
+from rewardpool._score_waits import ScoreWaits
 from rewardpool.errors import ConfigError
-from rewardpool.score_waits import ScoreWaits
 from rewardpool_api.demand import LEASE_SECONDS, Demand, Phase
 
 CONFIG = RewardConfig(pool=POOL)
@@ -155,7 +155,7 @@ async def test_the_samples_of_a_burst_are_counted_by_the_client(
 @pytest.fixture
 def stalls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every wait is one that is told of."""
-    monkeypatch.setattr("rewardpool.demand.cadence.STALL_SECONDS", 0.0)
+    monkeypatch.setattr("rewardpool._demand.cadence.STALL_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("stalls_at_once")
@@ -200,13 +200,13 @@ def test_a_loop_says_itself_when_it_only_waits(folder: Path) -> None:
 async def test_a_bare_url_has_no_place_for_demands_which_is_one_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, logger="rewardpool.demand")
+    caplog.set_level(logging.INFO, logger="rewardpool._demand")
     async with Pool(RewardConfig(url="http://127.0.0.1:9", job=JOB)) as pool:
         with pool.demand() as demand:
             demand.rollout(samples=3)
             demand.update()
         report = pool.report().demand
-    [record] = [each for each in caplog.records if each.name.startswith("rewardpool.demand")]
+    [record] = [each for each in caplog.records if each.name.startswith("rewardpool._demand")]
     assert record.levelname == "INFO"
     assert "there is no place for it, as the pool was found by the config's url" in record.getMessage()
     assert (report.announced, report.failures) == (False, 0)

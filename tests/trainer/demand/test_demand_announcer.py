@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from rewardpool.demand.announcer import LOOK_SECONDS, REFUSED_SECONDS, RENEW_SECONDS, WRITE_SECONDS, Announcer
-from rewardpool.demand.cadence import Cadence, Plan
-from rewardpool.demand.writers import NotWrittenError
+from rewardpool._demand.announcer import LOOK_SECONDS, REFUSED_SECONDS, RENEW_SECONDS, WRITE_SECONDS, Announcer
+from rewardpool._demand.cadence import Cadence, Plan
+from rewardpool._demand.writers import NotWrittenError
 from rewardpool_api.demand import LEASE_SECONDS, Demand
 
 AWAY = NotWrittenError("the API server is away")
@@ -200,7 +200,7 @@ def test_the_last_word_is_tried_again_too() -> None:
 def test_an_end_that_nobody_takes_is_waited_for_only_so_long(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rewardpool.demand.announcer.END_SECONDS", 0.1)
+    monkeypatch.setattr("rewardpool._demand.announcer.END_SECONDS", 0.1)
     cadence = Cadence("job", Plan())
     writer = FakeWriter(lambda: 0.0, dict.fromkeys(range(1000), AWAY))
     announcer = Announcer(writer, lambda: cadence.demand(0.0))

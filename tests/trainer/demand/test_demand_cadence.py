@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.demand.cadence import FEW, FEW_SHARE, MAX_BURSTS, STALL_SECONDS, Cadence, Plan, next_gap
+from rewardpool._demand.cadence import FEW, FEW_SHARE, MAX_BURSTS, STALL_SECONDS, Cadence, Plan, next_gap
 from rewardpool_api.demand import LEASE_SECONDS, MAX_SAMPLES, MAX_SECONDS, Demand, dump_demand, parse_demand
 
 

@@ -13,7 +13,7 @@ import pytest
 from support.local_pool import POOL, announced, demand_file, environ_of, write_local_pool
 
 from cluster.processes import wait_until
-from rewardpool.demand.announcer import WRITE_SECONDS
+from rewardpool._demand.announcer import WRITE_SECONDS
 
 SECONDS = 60.0
 """Deadline of what should happen within two seconds."""

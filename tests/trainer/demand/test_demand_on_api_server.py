@@ -13,7 +13,7 @@ import pytest
 from cluster.control_plane import ControlPlane
 from cluster.processes import wait_until
 from rewardpool import JobDemand, Pool, RewardConfig
-from rewardpool.demand.writers import LeaseWriter, NotWrittenError
+from rewardpool._demand.writers import LeaseWriter, NotWrittenError
 from rewardpool_api.demand import LEASE_SECONDS, Demand, parse_demand
 
 pytestmark = pytest.mark.real
@@ -179,7 +179,7 @@ async def test_a_missing_right_is_said_once_with_the_role_that_gives_it(
     monkeypatch: pytest.MonkeyPatch,
     verbs: str,
 ) -> None:
-    monkeypatch.setattr("rewardpool.demand.announcer.REFUSED_SECONDS", 0.5)
+    monkeypatch.setattr("rewardpool._demand.announcer.REFUSED_SECONDS", 0.5)
     become_trainer(verbs)
     async with Pool(CONFIG) as pool:
         with pool.demand() as demand:

@@ -10,9 +10,9 @@ import pytest
 
 from cluster.certificates import Authority
 from rewardpool import Endpoint, RewardConfig
-from rewardpool.deadline import waited
-from rewardpool.discovery.find import AWAY_SECONDS, find_pool, why_not_ready
-from rewardpool.discovery.pool_sources import LocalSource, PoolNotHere, SourceUnavailableError
+from rewardpool._deadline import waited
+from rewardpool._discovery.find import AWAY_SECONDS, find_pool, why_not_ready
+from rewardpool._discovery.pool_sources import LocalSource, PoolNotHere, SourceUnavailableError
 from rewardpool.errors import (
     ConfigError,
     PoolAccessError,

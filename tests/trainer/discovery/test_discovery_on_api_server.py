@@ -11,7 +11,7 @@ import pytest
 
 from cluster.control_plane import ControlPlane
 from rewardpool import RewardConfig
-from rewardpool.discovery.find import find_pool
+from rewardpool._discovery.find import find_pool
 from rewardpool.errors import PoolAccessError, PoolNotFoundError, PoolNotReadyError
 
 pytestmark = pytest.mark.real

@@ -8,7 +8,7 @@ from typing import Any, Self
 from support.fake_worker import FakeWorker
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample
-from rewardpool.client.pool import injected_pool
+from rewardpool._client.pool import injected_pool
 from rewardpool.errors import PoolAccessError
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rewardpool.discovery.pool_sources import read_key_files
+from rewardpool._discovery.pool_sources import read_key_files
 from rewardpool.errors import PoolAccessError
 
 

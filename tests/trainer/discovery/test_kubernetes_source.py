@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rewardpool.discovery.pool_sources import KubernetesSource, PoolNotHere
+from rewardpool._discovery.pool_sources import KubernetesSource, PoolNotHere
 from rewardpool.errors import PoolAccessError, PoolNotReadyError
 from rewardpool_api import RewardPool
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rewardpool import Endpoint, RewardConfig
-from rewardpool.client.pool import injected_pool
-from rewardpool.discovery.pool_sources import KubernetesSource, PoolSource
+from rewardpool._client.pool import injected_pool
+from rewardpool._discovery.pool_sources import KubernetesSource, PoolSource
 from rewardpool.errors import PoolAccessError
 
 BY_KUBECONFIG = KubernetesSource({"KUBECONFIG": "/home/ann/.kube/config"})
@@ -49,5 +49,5 @@ async def test_a_name_server_that_is_away_may_be_back(resolver: list[int]) -> No
 
 
 async def test_in_a_pod_samples_wait_for_the_name(resolver: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewardpool.discovery.pool_sources.is_in_pod", lambda environ: True)
+    monkeypatch.setattr("rewardpool._discovery.pool_sources.is_in_pod", lambda environ: True)
     assert await opened_by(KubernetesSource({})) == "http://skywork-router.rl.svc:8080"

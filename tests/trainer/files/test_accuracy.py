@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.files.accuracy import Accuracy
+from rewardpool._files.accuracy import Accuracy
 
 SCORES = st.none() | st.sampled_from([-1.0, 0.0, 0.5, 1.0])
 

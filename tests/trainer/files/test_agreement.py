@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.files.agreement import Agreement, Comparison
+from rewardpool._files.agreement import Agreement, Comparison
 
 
 def compared(*rows: tuple[str, float | None, float | None]) -> Agreement:

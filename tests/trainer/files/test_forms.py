@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rewardpool import ConfigError
-from rewardpool.files.source import open_source
+from rewardpool._files.source import open_source
 
 USER = {"role": "user", "content": "2 + 2?"}
 SYSTEM = {"role": "system", "content": "Be short."}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewardpool import ConfigError
-from rewardpool.files.journal import Journal
+from rewardpool._files.journal import Journal
 
 ABOUT = {"input": {"sha256": "ab"}, "reward": {"by": "pool rl/skywork"}}
 ROWS = 12

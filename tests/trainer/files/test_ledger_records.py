@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rewardpool import ConfigError
-from rewardpool.files.forms import RESPONSE
-from rewardpool.files.ledger import LedgerRecords
+from rewardpool._files.forms import RESPONSE
+from rewardpool._files.ledger import LedgerRecords
 
 RECORD = {"at": 1.0, "part": "length", "prompt_hash": "p", "response_hash": "r", "score": 2.0}
 TEXTS = {"prompt": "?", "response": "a", "turns": None, "ground_truth": 4, "data_source": "maths", "extra_info": {}}

@@ -17,16 +17,16 @@ from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool import ConfigError, FileReport, LedgerReport, PoolError, Reward
+from rewardpool._files.forms import FileRow
+from rewardpool._files.journal import Journal
+from rewardpool._files.progress import Lines, Pace, Progress, Show, silent
+from rewardpool._files.results import fault_of, record_of
+from rewardpool._files.score import identity_of, score_file
+from rewardpool._files.source import open_source
+from rewardpool._rewards.config import parse_reward
+from rewardpool._rewards.lazy import LazyReward
+from rewardpool._rewards.rating import Rating
 from rewardpool.errors import ScoreError
-from rewardpool.files.forms import FileRow
-from rewardpool.files.journal import Journal
-from rewardpool.files.progress import Lines, Pace, Progress, Show, silent
-from rewardpool.files.results import fault_of, record_of
-from rewardpool.files.score import identity_of, score_file
-from rewardpool.files.source import open_source
-from rewardpool.rewards.config import parse_reward
-from rewardpool.rewards.lazy import LazyReward
-from rewardpool.rewards.rating import Rating
 
 
 def length(solution_str: str, **_: Any) -> float:

@@ -10,7 +10,7 @@ import pytest
 from support import simulated_time
 from support.simulated_job import BrokenError, SimulatedJob
 
-from rewardpool.score_waits import ScoreWait, ScoreWaits
+from rewardpool._score_waits import ScoreWait, ScoreWaits
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.on_thread import on_thread
 from rewardpool_train.pipeline.overlap import Overlap

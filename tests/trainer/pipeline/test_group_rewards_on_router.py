@@ -15,9 +15,9 @@ from support.fleet import Fleet
 from support.patience import PATIENCE
 from support.reward_functions import expected_score
 
+from rewardpool._rewards import BlockingReward, Episode
+from rewardpool._rewards.mixture import normalized
 from rewardpool.errors import InvalidSampleError
-from rewardpool.rewards import BlockingReward, Episode
-from rewardpool.rewards.mixture import normalized
 from rewardpool_api.contract import CallerError
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.scoring import RewardScore, Tally

@@ -15,8 +15,8 @@ from support.local_pool import JOB, POOL, announced, environ_of, on_this_machine
 
 import rewardpool.trl
 from cluster.processes import wait_until
+from rewardpool._rewards import Announcement, Episode, LazyReward, open_announced
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import Announcement, Episode, LazyReward, open_announced
 from rewardpool.slime import announcement_of
 from rewardpool_api import names
 from rewardpool_api.demand import Demand, Phase
@@ -68,7 +68,7 @@ async def test_another_part_of_the_job_scores_in_silence(folder: Path) -> None:
 
 
 JOB_THAT_ENDS = f"""
-from rewardpool.rewards import Announcement, Episode, LazyReward
+from rewardpool._rewards import Announcement, Episode, LazyReward
 reward = LazyReward({POOL!r}, announcement=Announcement())
 reward.rate_batch_blocking([Episode(prompt="p", response="r")])
 """

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.client.answer import Judgement
-from rewardpool.rewards.answer_format import AnswerFormat, Output
-from rewardpool.rewards.reasoning import Reasoning, Tags
-from rewardpool.rewards.scale import Labels, Range, Rubric, Several, Unreadable
+from rewardpool._client.answer import Judgement
+from rewardpool._rewards.answers.answer_format import AnswerFormat, Output
+from rewardpool._rewards.answers.reasoning import Reasoning, Tags
+from rewardpool._rewards.answers.scale import Labels, Range, Rubric, Several, Unreadable
 
 TEN = Range(1, 10)
 PAIR = Labels({"A": 1.0, "B": 0.0, "tie": 0.5})

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewardpool._rewards import Episode, Rating
+from rewardpool._rewards.composite import CompositeReward, OpenPart, PostProcess
+from rewardpool._rewards.part_config import LengthPenaltyPart
+from rewardpool._rewards.reward_function import PartScore
+from rewardpool._rewards.score_noise import EPSILON
 from rewardpool.errors import BrokenPoolError, ConfigError, FunctionFailedError, SampleError, ScoreError
-from rewardpool.rewards import Episode, Rating
-from rewardpool.rewards.composite import CompositeReward, OpenPart, PostProcess
-from rewardpool.rewards.part_config import LengthPenaltyPart
-from rewardpool.rewards.reward_function import PartScore
-from rewardpool.rewards.score_noise import EPSILON
 from rewardpool_api.contract import FAULTS
 
 Script = Mapping[str, Any]

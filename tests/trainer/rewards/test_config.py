@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from rewardpool.config import FaultPolicies, Penalty
+from rewardpool._config import FaultPolicies, Penalty
+from rewardpool._rewards.config import parse_reward
+from rewardpool._rewards.part_config import FunctionPart, LengthPenaltyPart, PoolPart
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.config import parse_reward
-from rewardpool.rewards.part_config import FunctionPart, LengthPenaltyPart, PoolPart
 
 POOL: dict[str, Any] = {"pool": "rl/skywork"}
 JUDGE: dict[str, Any] = {"pool": "rl/judge"}

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rewardpool.client.loop_thread import LoopThread
+from rewardpool._client.loop_thread import LoopThread
+from rewardpool._rewards.cross_loop import awake_elsewhere
 from rewardpool.errors import PoolNotReadyError
-from rewardpool.rewards.cross_loop import awake_elsewhere
 
 WITHIN_SECONDS = 10
 

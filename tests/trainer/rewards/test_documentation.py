@@ -8,8 +8,8 @@ import pytest
 import yaml
 from support.fake_worker import FakeWorker
 
-from rewardpool.rewards import Rating
-from rewardpool.rewards.config import parse_reward
+from rewardpool._rewards import Rating
+from rewardpool._rewards.config import parse_reward
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = "".join((DOCS / name).read_text() for name in ("rewards.md", "judges.md"))

@@ -2,9 +2,9 @@
 
 from support.scripted_judge import ScriptedJudge
 
-from rewardpool.rewards import Episode
-from rewardpool.rewards.judge import PointwiseScorer
-from rewardpool.rewards.part_config import JudgeConfig
+from rewardpool._rewards import Episode
+from rewardpool._rewards.judges.judge import PointwiseScorer
+from rewardpool._rewards.part_config import JudgeConfig
 
 CALL = {"role": "assistant", "content": "<think>hm</think>", "tool_calls": [{"function": {"name": "add"}}]}
 TURNS = [CALL, {"role": "tool", "content": "4"}, {"role": "assistant", "content": "<think>so</think>It is 4."}]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from support.fake_worker import FakeWorker, says
 
 from rewardpool import FunctionSample, InvalidSampleError, Pool, RewardConfig, Sample
-from rewardpool.client.answer import read_scores
-from rewardpool.client.retry import RetryableError
-from rewardpool.rewards import Episode, open_reward
+from rewardpool._client.answer import read_scores
+from rewardpool._client.retry import RetryableError
+from rewardpool._rewards import Episode, open_reward
 from rewardpool_api.contract import DetailedScore, Echo, parse_answer
 from rewardpool_runtime.functions.limits import Limits
 from rewardpool_runtime.functions.outcome import FunctionArguments

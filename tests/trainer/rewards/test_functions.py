@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewardpool._rewards import Episode, Rating, open_reward
+from rewardpool._rewards.functions import LengthPenaltyScorer, length_penalty
+from rewardpool._rewards.part_config import LengthPenalty
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
-from rewardpool.rewards import Episode, Rating, open_reward
-from rewardpool.rewards.functions import LengthPenaltyScorer, length_penalty
-from rewardpool.rewards.part_config import LengthPenalty
 
 
 def exact(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any, bonus: float = 0.0) -> float:

@@ -7,11 +7,11 @@ import pytest
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, says
 from support.quick_hedging import quick
 
-from rewardpool.client.answer import Judgement
-from rewardpool.client.pool import injected_pool
-from rewardpool.config import RewardConfig
+from rewardpool._client.answer import Judgement
+from rewardpool._client.pool import injected_pool
+from rewardpool._config import RewardConfig
+from rewardpool._rewards import Episode, Rating, open_reward
 from rewardpool.errors import SampleError
-from rewardpool.rewards import Episode, Rating, open_reward
 
 EPISODE = Episode(prompt="?", response="4", id="e1")
 GOOD = '{"reasoning": "fine", "score": 7}'

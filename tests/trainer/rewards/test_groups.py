@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rewardpool
+from rewardpool._rewards import Episode, LazyReward, Rating
+from rewardpool._rewards.groups import by_group, groups_of
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import Episode, LazyReward, Rating
-from rewardpool.rewards.groups import by_group, groups_of
 
 CELLS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.dates(),

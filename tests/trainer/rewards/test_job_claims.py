@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.revisions import POOL, Workers, group, plays, reward_by
 
+from rewardpool._rewards.composite import CompositeReward
+from rewardpool._rewards.job_claims import ClaimsUnavailableError, JobClaims
+from rewardpool._rewards.one_revision import Answered, Claims
 from rewardpool.errors import PoolError, ScoreError
-from rewardpool.rewards.composite import CompositeReward
-from rewardpool.rewards.job_claims import ClaimsUnavailableError, JobClaims
-from rewardpool.rewards.one_revision import Answered, Claims
 
 OTHER = "rl/other"
 SIZE = 8

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from support.scripted_judge import ScriptedJudge
 
-from rewardpool.client.answer import read_first_token
-from rewardpool.client.retry import RetryableError
+from rewardpool._client.answer import read_first_token
+from rewardpool._client.retry import RetryableError
+from rewardpool._rewards import Episode
+from rewardpool._rewards.judges.judge import PointwiseScorer, ReferenceScorer
+from rewardpool._rewards.judges.listwise import ListComparer, tables_of
+from rewardpool._rewards.part_config import JudgeConfig
+from rewardpool._rewards.reward_function import PartScore
 from rewardpool.errors import SampleError, SampleTooLongError, ScoreError
-from rewardpool.rewards import Episode
-from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
-from rewardpool.rewards.listwise import ListComparer, tables_of
-from rewardpool.rewards.part_config import JudgeConfig
-from rewardpool.rewards.reward_function import PartScore
 
 EPISODE = Episode(prompt="?", response="4", ground_truth="the reference", id="e1")
 NAN = float("nan")

@@ -8,8 +8,8 @@ import pytest
 from support.fleet import FLAVORS, Fleet
 from support.vllm_server import VllmServer
 
+from rewardpool._rewards import Episode, Rating, open_reward
 from rewardpool.errors import SampleTooLongError
-from rewardpool.rewards import Episode, Rating, open_reward
 from rewardpool_api.pool import RouterFlavor
 
 pytestmark = pytest.mark.real

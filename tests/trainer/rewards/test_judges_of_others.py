@@ -15,14 +15,14 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 from support.policy_answers import injected, quotes
 from support.scripted_judge import ScriptedJudge
 
-from rewardpool.client.answer import Judgement
+from rewardpool._client.answer import Judgement
+from rewardpool._rewards import Episode, discriminative, open_reward
+from rewardpool._rewards.answers.scale import Unreadable
+from rewardpool._rewards.judges.judge import PointwiseScorer, ReferenceScorer, Verdict, verdicts_that_vote
+from rewardpool._rewards.judges.listwise import ListComparer
+from rewardpool._rewards.part_config import JudgeConfig
+from rewardpool._rewards.reward_function import PartScore
 from rewardpool.errors import ConfigError, InvalidSampleError, ScoreError
-from rewardpool.rewards import Episode, discriminative, open_reward
-from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer, Verdict, verdicts_that_vote
-from rewardpool.rewards.listwise import ListComparer
-from rewardpool.rewards.part_config import JudgeConfig
-from rewardpool.rewards.reward_function import PartScore
-from rewardpool.rewards.scale import Unreadable
 
 EPISODE = Episode(prompt="What is 2 + 2?", response="4", ground_truth="5", id="e1")
 

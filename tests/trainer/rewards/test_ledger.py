@@ -18,14 +18,14 @@ from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool import ConfigError, Episode, FunctionFailedError, LedgerReport, Reward, UnscoredError
-from rewardpool.rewards.ledger import config, writer
-from rewardpool.rewards.ledger.config import LedgerConfig
-from rewardpool.rewards.ledger.parquet import ABANDONED_SECONDS
-from rewardpool.rewards.ledger.record import Entry, Scorer, judge_hash, line_of
-from rewardpool.rewards.ledger.writer import Ledger
-from rewardpool.rewards.open import open_reward
-from rewardpool.rewards.part_config import JudgeConfig
-from rewardpool.rewards.reward_function import PartScore
+from rewardpool._rewards.ledger import config, writer
+from rewardpool._rewards.ledger.config import LedgerConfig
+from rewardpool._rewards.ledger.parquet import ABANDONED_SECONDS
+from rewardpool._rewards.ledger.record import Entry, Scorer, judge_hash, line_of
+from rewardpool._rewards.ledger.writer import Ledger
+from rewardpool._rewards.open import open_reward
+from rewardpool._rewards.part_config import JudgeConfig
+from rewardpool._rewards.reward_function import PartScore
 
 SCORER = Scorer(part="length", commits={})
 

@@ -11,7 +11,7 @@ import pytest
 from support.object_store import object_store, use
 
 from rewardpool import ConfigError, Reward
-from rewardpool.rewards.ledger import config, s3
+from rewardpool._rewards.ledger import config, s3
 
 TARGET = "s3://ledgers/team/run"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.rewards.mixture import Deviation, clipped, combined, normalized
-from rewardpool.rewards.score_noise import EPSILON, ScoreDtype, epsilon
+from rewardpool._rewards.mixture import Deviation, clipped, combined, normalized
+from rewardpool._rewards.score_noise import EPSILON, ScoreDtype, epsilon
 
 NUMBERS = st.floats(-1e6, 1e6).filter(lambda value: value == 0 or abs(value) > 1e-6)
 ANY = st.floats(allow_nan=False, allow_infinity=False)

@@ -12,13 +12,13 @@ import pytest
 from support.revisions import GROUPS, POOL, Workers, group, plays, reward_by, served
 
 from rewardpool import Reward
-from rewardpool.client.answering import current
+from rewardpool._client.answering import current
+from rewardpool._rewards.composite import CompositeReward, OpenPart
+from rewardpool._rewards.config import parse_reward
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.one_revision import Answered, Claims, is_split, wanted_of
+from rewardpool._rewards.reward_function import PartScore
 from rewardpool.errors import RevisionGoneError
-from rewardpool.rewards.composite import CompositeReward, OpenPart
-from rewardpool.rewards.config import parse_reward
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.one_revision import Answered, Claims, is_split, wanted_of
-from rewardpool.rewards.reward_function import PartScore
 from rewardpool_api.contract import Signature
 
 A, B = frozenset({"a"}), frozenset({"b"})

@@ -13,9 +13,9 @@ from aiohttp import web
 from support.fake_worker import Behaviour, FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
+from rewardpool._rewards import BlockingReward, Episode, open_reward
+from rewardpool._rewards.discriminative import PROBES
 from rewardpool.errors import ConfigError, PoolNotFoundError
-from rewardpool.rewards import BlockingReward, Episode, open_reward
-from rewardpool.rewards.discriminative import PROBES
 
 EPISODE = Episode(prompt="What is 2 + 2?", response="4", ground_truth="4", id="e1")
 

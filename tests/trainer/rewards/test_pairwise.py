@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.scripted_judge import ScriptedJudge
 
+from rewardpool._rewards import Episode
+from rewardpool._rewards.judges.pairwise import GroupComparer, pairs_of
+from rewardpool._rewards.part_config import JudgeConfig
+from rewardpool._rewards.reward_function import PartScore
 from rewardpool.errors import InvalidSampleError, ScoreError
-from rewardpool.rewards import Episode
-from rewardpool.rewards.pairwise import GroupComparer, pairs_of
-from rewardpool.rewards.part_config import JudgeConfig
-from rewardpool.rewards.reward_function import PartScore
 
 QUALITY = re.compile(r"\[Response (?:A|B) \w+\]\n(-?\d+)")
 

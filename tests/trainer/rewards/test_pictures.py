@@ -9,11 +9,12 @@ from aiohttp import web
 from support.fake_worker import FakeWorker
 from support.scripted_judge import ScriptedJudge
 
+from rewardpool._rewards import Episode, open_reward
+from rewardpool._rewards.judges import pictures
+from rewardpool._rewards.judges.judge import PointwiseScorer, ReferenceScorer
+from rewardpool._rewards.judges.listwise import ListComparer
+from rewardpool._rewards.part_config import JudgeConfig
 from rewardpool.errors import ConfigError, InvalidSampleError
-from rewardpool.rewards import Episode, open_reward, pictures
-from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
-from rewardpool.rewards.listwise import ListComparer
-from rewardpool.rewards.part_config import JudgeConfig
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 AS_URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
@@ -126,7 +127,7 @@ async def test_a_picture_that_cannot_be_sent_is_refused_by_its_place(block: Any,
 async def test_pictures_that_are_too_large_for_a_worker_are_refused_with_both_lengths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rewardpool.rewards.judge_prompt.MAX_PICTURE_BYTES", 2 * len(AS_URL) - 1)
+    monkeypatch.setattr("rewardpool._rewards.judges.judge_prompt.MAX_PICTURE_BYTES", 2 * len(AS_URL) - 1)
     assert urls(await sent(asks(picture(image=PNG))))
     with pytest.raises(InvalidSampleError, match=rf"pictures have {2 * len(AS_URL)} bytes as data: URLs"):
         await sent(asks(picture(image=PNG), picture(image=PNG)))

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.policy_answers import ANSWERS, EVERY, injected, policy_texts, quotes
 
-from rewardpool.client.answer import Judgement
-from rewardpool.rewards.answer_format import AnswerFormat
-from rewardpool.rewards.scale import Labels, Range, Rubric, Several, Unreadable
+from rewardpool._client.answer import Judgement
+from rewardpool._rewards.answers.answer_format import AnswerFormat
+from rewardpool._rewards.answers.scale import Labels, Range, Rubric, Several, Unreadable
 
 TEN = Range(1, 10)
 PAIR = Labels({"A": 1.0, "B": 0.0, "tie": 0.5})

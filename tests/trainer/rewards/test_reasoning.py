@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.rewards import Episode
-from rewardpool.rewards.reasoning import KNOWN, Reasoned, Reasoning, Tags, opens_reasoning, split_reasoning
+from rewardpool._rewards import Episode
+from rewardpool._rewards.answers.reasoning import KNOWN, Reasoned, Reasoning, Tags, opens_reasoning, split_reasoning
 
 DECLARED = Tags("<reasoning>", "</reasoning>")
 PIECES = [tag for pair in KNOWN for tag in pair if tag] + ["42", " ", "\n", "a < b", "`", "'"]

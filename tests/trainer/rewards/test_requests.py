@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.scripted_judge import ScriptedJudge
 
-from rewardpool.rewards import Episode
-from rewardpool.rewards.pairwise import GroupComparer
-from rewardpool.rewards.part_config import JudgeConfig
-from rewardpool.rewards.requests import Asked, requests_by_pool, requests_of
+from rewardpool._rewards import Episode
+from rewardpool._rewards.judges.pairwise import GroupComparer
+from rewardpool._rewards.part_config import JudgeConfig
+from rewardpool._rewards.requests import Asked, requests_by_pool, requests_of
 
 
 @pytest.mark.parametrize(

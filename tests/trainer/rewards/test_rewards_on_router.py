@@ -10,7 +10,7 @@ import pytest
 from support.fleet import Fleet
 from support.reward_functions import expected_score
 
-from rewardpool.rewards import Episode, Rating, open_reward
+from rewardpool._rewards import Episode, Rating, open_reward
 
 pytestmark = pytest.mark.real
 

@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from rewardpool import Episode, InvalidSampleError
-from rewardpool.rewards.rows import episodes_of, row_episode, rows_of
+from rewardpool._rewards.rows import episodes_of, row_episode, rows_of
 
 CHAT = [{"role": "user", "content": "hi"}]
 ANSWER = [{"role": "assistant", "content": "yo"}]

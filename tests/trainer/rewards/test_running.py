@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewardpool._rewards import Episode, LazyReward, RunningMoments
+from rewardpool._rewards.composite import CompositeReward, OpenPart
+from rewardpool._rewards.mixture import normalized
+from rewardpool._rewards.part_config import LengthPenaltyPart
+from rewardpool._rewards.reward_function import PartScore
+from rewardpool._rewards.score_noise import epsilon
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import Episode, LazyReward, RunningMoments
-from rewardpool.rewards.composite import CompositeReward, OpenPart
-from rewardpool.rewards.mixture import normalized
-from rewardpool.rewards.part_config import LengthPenaltyPart
-from rewardpool.rewards.reward_function import PartScore
-from rewardpool.rewards.score_noise import epsilon
 from rewardpool_train.advantages import group_advantages, is_informative
 
 SCORES = st.floats(allow_nan=False, allow_infinity=False)

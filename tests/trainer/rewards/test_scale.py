@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.rewards.scale import Labels, Range, Several, Unreadable
+from rewardpool._rewards.answers.scale import Labels, Range, Several, Unreadable
 
 TEN = Range(1, 10)
 SHARE = Range(0, 1, whole=False)

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewardpool._rewards.config import parse_reward
+from rewardpool._rewards.steps import MARK, steps_of
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.config import parse_reward
-from rewardpool.rewards.steps import MARK, steps_of
 
 PROCESS = {"pool": "rl/prm", "supervision": "process"}
 

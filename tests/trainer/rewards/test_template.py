@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.rewards.template import Template
+from rewardpool._rewards.answers.template import Template
 
 FIELDS = ("response", "question")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from rewardpool.rewards.together import MOST_AT_ONCE, Together
+from rewardpool._rewards.together import MOST_AT_ONCE, Together
 
 SECONDS = 30.0
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from rewardpool._rewards import Rating
 from rewardpool.errors import FunctionFailedError, SampleTooLongError, ScoreError
-from rewardpool.rewards import Rating
 from rewardpool.verl.function_pool import checked_result
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.settings import OWN_NAMES

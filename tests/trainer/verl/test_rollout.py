@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rewardpool._rewards import Episode, Rating
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import Episode, Rating
 from rewardpool.verl.response_scorer import ResponseScorer
 from rewardpool.verl.reward import check_readable
 from rewardpool.verl.rollout import episode, medium, response_ids

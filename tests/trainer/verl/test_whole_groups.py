@@ -6,8 +6,8 @@ import random
 import pytest
 from support.revisions import DEAD, GROUPS, Workers, group, plays, reward_by
 
-from rewardpool.rewards import Rating
-from rewardpool.rewards.composite import CompositeReward
+from rewardpool._rewards import Rating
+from rewardpool._rewards.composite import CompositeReward
 from rewardpool.verl.whole_groups import WholeGroups
 
 SIZE = 8

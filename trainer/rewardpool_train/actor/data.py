@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
+from rewardpool._mistakes import Mistakes, validated
+from rewardpool._rewards.episode import Episode
 from rewardpool.errors import ConfigError
-from rewardpool.mistakes import Mistakes, validated
-from rewardpool.rewards.episode import Episode
 
 MOST_MISTAKES: Final = 20  # wrong lines of the prompts' file that one error names
 

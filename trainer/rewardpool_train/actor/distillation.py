@@ -19,13 +19,13 @@ from typing import Any, Protocol, TypeVar
 import numpy
 import torch
 
-from rewardpool.client.pool import Pool
-from rewardpool.config import RewardConfig, action_for
+from rewardpool._client.pool import Pool
+from rewardpool._config import RewardConfig, action_for
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.rating import Rating
+from rewardpool._score_waits import ScoreWaits
+from rewardpool._teacher import Teacher
 from rewardpool.errors import ConfigError, SampleError
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.rating import Rating
-from rewardpool.score_waits import ScoreWaits
-from rewardpool.teacher import Teacher
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.scoring import Tally
 from rewardpool_train.actor.teacher_rows import TeacherRows

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import torch
 
-from rewardpool.rewards.running import RunningMoments
-from rewardpool.rewards.score_noise import ScoreDtype
+from rewardpool._rewards.running import RunningMoments
+from rewardpool._rewards.score_noise import ScoreDtype
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.distillation import Distillation
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rewardpool.rewards.score_noise import ScoreDtype
-from rewardpool.score_waits import ScoreWait
+from rewardpool._rewards.score_noise import ScoreDtype
+from rewardpool._score_waits import ScoreWait
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.fsdp import UpdateStats
 from rewardpool_train.actor.ranks import Ranks

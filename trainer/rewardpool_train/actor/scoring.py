@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from rewardpool.policy_steps import Decode, at_tokens
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.one_revision import differ
-from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.running import RunningMoments
-from rewardpool.score_waits import ScoreWaits
+from rewardpool._policy.steps import Decode, at_tokens
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.one_revision import differ
+from rewardpool._rewards.rating import Rating
+from rewardpool._rewards.running import RunningMoments
+from rewardpool._score_waits import ScoreWaits
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.advantages import TokenReward
 from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RatedGroup, RolledGroup, SettledScore

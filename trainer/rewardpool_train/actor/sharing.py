@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from rewardpool.client.pool import Pool
-from rewardpool.client.wake_lock import WITHIN_SECONDS
+from rewardpool._client.pool import Pool
+from rewardpool._client.wake_lock import WITHIN_SECONDS
 from rewardpool.errors import ConfigError
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.colocated import Costs, GpuLock, SharedGpu, TurnReport

@@ -19,11 +19,11 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
+from rewardpool._policy.response_end import ResponseDecoder
+from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.score_noise import ScoreDtype
+from rewardpool._score_waits import ScoreWait, ScoreWaits
 from rewardpool.errors import ConfigError
-from rewardpool.response_end import ResponseDecoder
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.score_noise import ScoreDtype
-from rewardpool.score_waits import ScoreWait, ScoreWaits
 from rewardpool_train.actor import checkpoint
 from rewardpool_train.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
 from rewardpool_train.actor.distillation import Distillation, Teaches

@@ -4,7 +4,7 @@
     gpu.py            `SharedGpu`, which carries out those turns around a training loop, and the lock between ranks
     pipeline.py       the same around rollouts, learner and score of a `rewardpool_train.pipeline`
 
-`rewardpool.client.wake_lock` keeps a pool of this machine awake. The pool's supervisor and the worker's sleep
+`rewardpool._client.wake_lock` keeps a pool of this machine awake. The pool's supervisor and the worker's sleep
 middleware put an engine to sleep, and check that it woke with its weights. docs/colocated.md explains all of it.
 """
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Protocol, Self
 
-from rewardpool.client.wake_lock import WITHIN_SECONDS
+from rewardpool._client.wake_lock import WITHIN_SECONDS
 from rewardpool.errors import ConfigError, PoolAccessError, PoolNotReadyError
 from rewardpool_runtime.file_lock import try_lock
 from rewardpool_runtime.state_files import GPU_FILE

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic
 
-from rewardpool.score_waits import ScoreWaits
+from rewardpool._score_waits import ScoreWaits
 from rewardpool_train.pipeline.condition import Condition
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.group_tracker import GroupTracker

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Generic
 
-from rewardpool.score_waits import ScoreWaits
+from rewardpool._score_waits import ScoreWaits
 from rewardpool_train.pipeline import staleness
 from rewardpool_train.pipeline.condition import Condition
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling, Selection, needs_round, select

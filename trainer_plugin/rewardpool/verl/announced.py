@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rewardpool.client.shared import shared
-from rewardpool.rewards import OpenReward, open_reward
-from rewardpool.rewards.announced import AnnouncedReward, requests_of_rollout
+from rewardpool._client.shared import shared
+from rewardpool._rewards import OpenReward, open_reward
+from rewardpool._rewards.announced import AnnouncedReward, requests_of_rollout
 from rewardpool.verl.bursts import announced_bursts
 from rewardpool.verl.ray_claims import RayClaims
 

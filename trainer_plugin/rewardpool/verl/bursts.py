@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 
-from rewardpool.client.pool import Pool
-from rewardpool.client.shared import at_exit
-from rewardpool.demand.bursts import Bursts
+from rewardpool._client.pool import Pool
+from rewardpool._client.shared import at_exit
+from rewardpool._demand.bursts import Bursts
 
 
 def announced_bursts(pools: Iterable[tuple[Pool, int | None]], *, workers: int | None) -> Bursts:

@@ -13,14 +13,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rewardpool.client.pool import Pool
-from rewardpool.client.shared import shared
-from rewardpool.config import RewardConfig
-from rewardpool.demand.bursts import Bursts
-from rewardpool.discovery.endpoint import Endpoint
+from rewardpool._client.pool import Pool
+from rewardpool._client.shared import shared
+from rewardpool._config import RewardConfig
+from rewardpool._demand.bursts import Bursts
+from rewardpool._discovery.endpoint import Endpoint
+from rewardpool._rewards.chat.chat_template import load_tokenizer
+from rewardpool._rewards.discriminative import model_source
 from rewardpool.errors import ConfigError, FunctionFailedError
-from rewardpool.rewards.chat import load_tokenizer
-from rewardpool.rewards.discriminative import model_source
 from rewardpool.verl.bursts import announced_bursts
 from rewardpool.verl.local_proxy import open_door
 from rewardpool_runtime.json_values import finite, shown

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from rewardpool.client.pool import Pool
+from rewardpool._client.pool import Pool
 from rewardpool.errors import DeadlineError, PoolError, RewardPoolError, SampleError
 from rewardpool_runtime.http_server import Runner, read_body
 

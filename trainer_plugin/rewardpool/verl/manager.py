@@ -14,9 +14,9 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import NaiveRewardManager, register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from rewardpool.deadline import waited
+from rewardpool._deadline import waited
+from rewardpool._rewards import OpenReward
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import OpenReward
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
 from rewardpool.verl.response_scorer import ResponseScorer, Unscored

@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
+from rewardpool._rewards.job_claims import ClaimsUnavailableError
+from rewardpool._rewards.one_revision import Answered, Claims
 from rewardpool.errors import PoolError
-from rewardpool.rewards.job_claims import ClaimsUnavailableError
-from rewardpool.rewards.one_revision import Answered, Claims
 
 START_SECONDS: Final = 60.0
 """Seconds in which the actor answers for the first time."""

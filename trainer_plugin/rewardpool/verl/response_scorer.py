@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from rewardpool._policy.response_end import ResponseDecoder
+from rewardpool._policy.steps import at_tokens
+from rewardpool._policy.turns import PolicyTurns
+from rewardpool._rewards import Episode, OpenReward, Rating
+from rewardpool._rewards.episode import Message
+from rewardpool._rewards.together import Together, or_error
 from rewardpool.errors import ConfigError, SampleError, ScoreError
-from rewardpool.policy_steps import at_tokens
-from rewardpool.policy_turns import PolicyTurns
-from rewardpool.response_end import ResponseDecoder
-from rewardpool.rewards import Episode, OpenReward, Rating
-from rewardpool.rewards.episode import Message
-from rewardpool.rewards.together import Together, or_error
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, beside_prompt, episode, medium
 from rewardpool.verl.whole_groups import Member

@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from rewardpool._rewards.rating import Rating
 from rewardpool.errors import ScoreError
-from rewardpool.rewards.rating import Rating
 
 
 def score_and_extra_info(rating: Rating, *, label: str, info: Sequence[str] = ()) -> tuple[float, dict[str, Any]]:

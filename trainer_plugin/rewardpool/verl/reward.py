@@ -10,11 +10,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rewardpool.deadline import waited
+from rewardpool._deadline import waited
+from rewardpool._rewards import Episode, OpenReward
+from rewardpool._rewards.config import refuse_process
+from rewardpool._rewards.episode import read_extra_info
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import Episode, OpenReward
-from rewardpool.rewards.config import refuse_process
-from rewardpool.rewards.episode import read_extra_info
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, plain

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rewardpool._policy.response_end import TAIL_TOKENS
+from rewardpool._rewards.episode import Episode, Message, medium_of, read_extra_info
 from rewardpool.errors import ConfigError
-from rewardpool.response_end import TAIL_TOKENS
-from rewardpool.rewards.episode import Episode, Message, medium_of, read_extra_info
 
 SINGLE_TURN = 2
 """verl's number of turns where the policy was asked, and has answered once."""

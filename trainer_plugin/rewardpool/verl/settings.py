@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rewardpool.config import RewardConfig, action_for, check_pool
+from rewardpool._config import RewardConfig, action_for, check_pool
+from rewardpool._mistakes import Mistakes
+from rewardpool._rewards.config import RewardSpec, as_mapping, parse_reward, refuse_running
 from rewardpool.errors import ConfigError
-from rewardpool.mistakes import Mistakes
-from rewardpool.rewards.config import RewardSpec, as_mapping, parse_reward, refuse_running
 from rewardpool_api.contract import FAULTS
 
 POOL_PATH = "reward.pool"

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rewardpool.rewards import Episode, OpenReward, Rating
+from rewardpool._rewards import Episode, OpenReward, Rating
 
 
 @dataclass(eq=False)

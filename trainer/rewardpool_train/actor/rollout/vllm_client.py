@@ -18,7 +18,7 @@ from typing import Any
 
 import aiohttp
 
-from rewardpool.backoff import pause_seconds
+from rewardpool._backoff import pause_seconds
 from rewardpool.errors import RolloutError
 
 log = logging.getLogger(__name__)

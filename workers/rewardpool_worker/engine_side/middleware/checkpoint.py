@@ -55,8 +55,8 @@ SLOW_TOKENIZER_FILES = ("tokenizer.model", "spiece.model", "vocab.json", "merges
 def tokenizer_digest(path: str) -> str | None:
     """Return a digest of a checkpoint's tokenizer and chat template; None where there is none to be read.
 
-    A trainer computes it in the same way (`rewardpool.rewards.tokenizer_digest`), to know whether the token ids that it
-    writes are this model's.
+    A trainer computes it in the same way (`rewardpool._rewards.chat.tokenizer_digest`), to know whether the token ids
+    that it writes are this model's.
     """
     try:
         folder = _config_file(path).parent

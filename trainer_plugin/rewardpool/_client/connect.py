@@ -1,0 +1,138 @@
+"""New connections to an origin, some at a time.
+
+A burst of thousands of requests wants a connection for each. Opened all at once they overflow the queue in which the
+router's system keeps what the router has not accepted: what does not fit is dropped, and tried again after 1, 3 and 7
+seconds. So requests take turns; one that waits goes on a connection that is answered meanwhile. Silence ends the wait
+of all that waited through it: the address of a pod that is gone does not refuse, it is silent.
+
+Names are resolved and addresses tried by aiohappyeyeballs, as aiohttp does.
+"""
+
+import asyncio
+import math
+import os
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import aiohappyeyeballs
+
+from rewardpool._client.addresses import Addresses
+from rewardpool_runtime.listeners import check_listener
+
+CONNECT_SECONDS = 5.0
+"""Seconds for one connection; and for a turn, where no other connection to that origin was made meanwhile."""
+AT_A_TIME = 128
+"""Connections to one origin that are being made. Servers keep 128 to 4,096 that they have not accepted yet."""
+NEXT_ADDRESS_SECONDS = 0.25
+"""After which the next address of a name is tried beside one that is silent (RFC 8305)."""
+
+Origin = tuple[str, int, ssl.SSLContext | None, bool]
+"""Host, port, what verifies its certificate (None for plain HTTP), and whether who listens must be this user."""
+
+P = TypeVar("P", bound=asyncio.Protocol)
+W = TypeVar("W")
+
+
+class UnreachableError(Exception):
+    """The connection failed, or its other end does not speak HTTP."""
+
+
+class Turns(Generic[W]):
+    """Queue for new connections to one origin. Pure: times are arguments."""
+
+    def __init__(self) -> None:
+        self._making = 0
+        self._connected_at = -math.inf
+        self._waiting: deque[tuple[W, float]] = deque()
+
+    def acquire(self, one: W, *, now: float) -> bool:
+        """Return whether it is this caller's turn; if not, the caller waits for it."""
+        if self.are_free:
+            self._making += 1
+            return True
+        self._waiting.append((one, now))
+        return False
+
+    def release(self, *, connected: bool, now: float) -> list[W]:
+        """A turn is over; returns who waited in vain: since before a connection was made last, and for too long."""
+        self._making -= 1
+        if connected:
+            self._connected_at = now
+            return []
+        limit = now - CONNECT_SECONDS
+        in_vain = []
+        while self._waiting and max(self._waiting[0][1], self._connected_at) <= limit:
+            in_vain.append(self._waiting.popleft()[0])
+        return in_vain
+
+    def next(self) -> W | None:
+        """Remove and return the one that waits longest; None where none waits."""
+        return self._waiting.popleft()[0] if self._waiting else None
+
+    @property
+    def are_free(self) -> bool:
+        """True if a waiting caller may take a turn."""
+        return self._making < AT_A_TIME
+
+
+class Connector:
+    """Makes connections, on the running event loop."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` gives monotonic seconds."""
+        self._names = Addresses(clock)
+        self._loop = asyncio.get_running_loop()
+
+    async def connect(self, origin: Origin, protocol: Callable[[], P]) -> P:
+        """Make a connection.
+
+        Raises:
+            UnreachableError: There is none within 5 s.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await self._made(origin, protocol)
+        except TimeoutError:
+            self._names.forget(*origin[:2])
+            raise silence() from None
+        except OSError as error:
+            self._names.forget(*origin[:2])
+            raise UnreachableError(in_words(error)) from error
+
+    async def _made(self, origin: Origin, protocol: Callable[[], P]) -> P:
+        host, port, tls, is_own = origin
+        addresses = await self._names.resolve(host, port)
+        delay = NEXT_ADDRESS_SECONDS if len(addresses) > 1 else None
+        sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=delay, interleave=1)
+        if is_own:
+            # After it is made: before, somebody else might listen in between.
+            _check(sock, host, port)
+        # The socket is the loop's from here on, also when this fails: closed here, its number would be a new
+        # connection's while the loop still ends the old one, and the new one would be refused.
+        server_hostname = host if tls is not None else None
+        _, made = await self._loop.create_connection(protocol, sock=sock, ssl=tls, server_hostname=server_hostname)
+        return made
+
+
+def _check(sock: socket.socket, host: str, port: int) -> None:
+    """Close a connection that this user's own programs do not serve. Raises ForeignListenerError."""
+    try:
+        check_listener(host, port)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def silence() -> UnreachableError:
+    """Return the error for a server that does not answer."""
+    return UnreachableError(f"no connection within {CONNECT_SECONDS:g} s")
+
+
+def in_words(error: OSError) -> str:
+    """Return the reason why no connection can be made, without the system's error number."""
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__

@@ -1,0 +1,89 @@
+"""Choice of the process that announces a job, and of the job's name."""
+
+import os
+import socket
+import threading
+from collections.abc import Mapping
+
+from rewardpool._config import RewardConfig, check_job
+from rewardpool.errors import ConfigError
+from rewardpool_api import names
+from rewardpool_api.demand import MAX_JOB_NAME, job_name
+
+ENV_RANK = "RANK"
+ENV_RANKS = "WORLD_SIZE"
+"""Variables that torchrun, and those that follow it, set."""
+
+_lock = threading.Lock()
+_taken: set[tuple[int, str, str]] = set()
+"""Process, place with pool, and job of what is announced; a fork takes the set along, and none of the announcing."""
+
+_YES = frozenset({"1", "true", "yes", "on"})
+_NO = frozenset({"0", "false", "no", "off"})
+
+
+def is_switched_on(config: RewardConfig, environ: Mapping[str, str]) -> bool:
+    """Return whether config and environment let the job announce.
+
+    Raises:
+        ConfigError: The environment's switch is neither on nor off.
+    """
+    said = environ.get(names.ENV_ANNOUNCE, "").strip().lower()
+    if said and said not in _YES | _NO:
+        raise ConfigError(f"${names.ENV_ANNOUNCE}", f"must be true or false, not {said!r}")
+    return config.announce and said not in _NO
+
+
+def name_of(config: RewardConfig, environ: Mapping[str, str]) -> str:
+    """The job's name: the config's, the environment's, or one of the pod's or machine's name and the process id.
+
+    Raises:
+        ConfigError: The environment's name is none that a job may have.
+    """
+    given = config.job or environ.get(names.ENV_JOB)
+    if not given:
+        process = f"-{os.getpid()}"
+        return job_name(socket.gethostname())[: MAX_JOB_NAME - len(process)].rstrip("-") + process
+    try:
+        return check_job(given)
+    except ValueError as error:
+        raise ConfigError(f"${names.ENV_JOB}", f"{error}, not {given!r}") from error
+
+
+def acquire_name(job: str, *, where: str) -> str:
+    """A name by which nothing of this process is announced at the place; the job's, if that is free.
+
+    Two rewards of one job that ask one pool announce what each of them asks; by one name they would overwrite each
+    other.
+    """
+    with _lock:
+        name, number = job, 1
+        while (os.getpid(), where, name) in _taken:
+            number += 1
+            suffix = f"-{number}"
+            name = job[: MAX_JOB_NAME - len(suffix)].rstrip("-") + suffix
+        _taken.add((os.getpid(), where, name))
+    return name
+
+
+def release_name(job: str, *, where: str) -> None:
+    """The name is free again; may be called again."""
+    with _lock:
+        _taken.discard((os.getpid(), where, job))
+
+
+def rank_of(environ: Mapping[str, str]) -> int:
+    """Return the process's number within its job; 0 where it is the only one."""
+    return _number(environ, ENV_RANK, default=0)
+
+
+def ranks_of(environ: Mapping[str, str]) -> int:
+    """Return the number of the job's processes."""
+    return _number(environ, ENV_RANKS, default=1)
+
+
+def _number(environ: Mapping[str, str], name: str, *, default: int) -> int:
+    try:
+        return int(environ.get(name) or default)
+    except ValueError as error:
+        raise ConfigError(f"${name}", "must be a whole number") from error

@@ -1,0 +1,1 @@
+"""Answers of judges: their form, their scale, and how one is read. Pure."""

@@ -1,0 +1,1 @@
+"""Conversations in the tokens of the model that scores them."""
