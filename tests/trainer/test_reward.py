@@ -34,7 +34,6 @@ from rewardpool import (
     RewardConfig,
     RewardPoolError,
     UnscoredError,
-    reward,
 )
 from rewardpool._rewards.config import Mixing
 from rewardpool._rewards.keywords import RewardSettings
@@ -466,7 +465,7 @@ def test_a_long_wait_at_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) 
         return 1.0
 
     terminal = Terminal()
-    monkeypatch.setattr(reward, "BAR_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr("rewardpool._reward.BAR_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", terminal)
     with Reward(once_written, run_in="threads") as scorer:
         assert scorer(["?", "?"], ["a", "b"]) == [1.0, 1.0]

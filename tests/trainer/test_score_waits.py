@@ -3,6 +3,7 @@ from dataclasses import asdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.score_waits import waits_on
 
 from rewardpool._score_waits import (
     MOST_ANSWERS,
@@ -10,7 +11,6 @@ from rewardpool._score_waits import (
     PARTS,
     Readiness,
     ScoreWait,
-    ScoreWaits,
     Span,
     Wait,
     score_wait,
@@ -94,7 +94,7 @@ class Clock:
 
 def test_a_step_has_the_waits_and_samples_since_the_one_before() -> None:
     clock = Clock()
-    waits = ScoreWaits(clock=clock, begin=100.0)
+    waits = waits_on(clock, begin=100.0)
     for part in ("serving", "queueing"):
         clock.now += 6
         with waits.waiting():
@@ -104,14 +104,14 @@ def test_a_step_has_the_waits_and_samples_since_the_one_before() -> None:
 
 
 def test_a_first_step_that_began_at_an_unknown_time_has_no_share() -> None:
-    waits = ScoreWaits(clock=Clock())
+    waits = waits_on(Clock())
     assert waits.lap() is None
     assert waits.lap() == ScoreWait()
 
 
 def test_of_very_many_samples_a_random_choice_gives_the_same_parts() -> None:
     clock = Clock()
-    waits = ScoreWaits(clock=clock, begin=90.0)
+    waits = waits_on(clock, begin=90.0)
     with waits.waiting():
         clock.now = 110.0
     for number in range(3 * MOST_SPANS):

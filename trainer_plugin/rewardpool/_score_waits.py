@@ -132,12 +132,12 @@ class ScoreWaits:
     """Records them for one trainer's process; samples may be at the pools of any thread.
 
     Args:
-        clock: Of the trainer; that of the client is the same, `time.monotonic`.
-        begin: When the first step began; None where that is not known, and then the first step has no share.
+        begin: When the first step began, by `time.monotonic`; None where that is not known, and then the first step
+            has no share.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic, begin: float | None = None) -> None:
-        self._clock = clock
+    def __init__(self, *, begin: float | None = None) -> None:
+        self._clock: Callable[[], float] = time.monotonic
         self._begin = begin
         self._waits: list[Wait] = []
         self._since = math.inf

@@ -10,12 +10,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from support.fake_worker import FakeWorker, says
 from support.pauses import no_pause
+from support.score_waits import waits_on
 
 from rewardpool import Pool, Report, RewardConfig, Sample
 from rewardpool._client import tracing
 from rewardpool._client.metrics import COUNTS, ReportCollector, ScoreWaitCollector
 from rewardpool._client.pool import injected_pool
-from rewardpool._score_waits import ScoreWaits
 
 
 async def test_a_report_is_told_to_prometheus_as_it_is_when_scraped() -> None:
@@ -34,7 +34,7 @@ async def test_a_report_is_told_to_prometheus_as_it_is_when_scraped() -> None:
 
 def test_the_parts_of_the_latest_step_are_exported_to_prometheus() -> None:
     times = iter([6.0, 10.0, 10.0])  # it waits from the one to the other, and the step ends
-    waits = ScoreWaits(clock=times.__next__, begin=0.0)
+    waits = waits_on(times.__next__, begin=0.0)
     registry = CollectorRegistry()
     registry.register(ScoreWaitCollector(waits))
     assert "rewardpool_client_score_wait{" not in generate_latest(registry).decode()

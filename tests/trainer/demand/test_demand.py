@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from support.fake_worker import FakeWorker, hangs
 from support.local_pool import JOB, POOL, announced, demand_file, on_this_machine, write_local_pool
+from support.score_waits import waits_on
 
 from cluster.processes import wait_until
 from rewardpool import BlockingPool, Pool, RewardConfig, Sample
 from rewardpool._demand.job import name_of
 from rewardpool._demand.writers import FileWriter, NotWrittenError
-from rewardpool._score_waits import ScoreWaits
 from rewardpool.errors import ConfigError
 from rewardpool_api.demand import LEASE_SECONDS, Demand, Phase
 
@@ -78,7 +78,7 @@ def test_a_blocking_pool_announces_as_well(folder: Path) -> None:
 
 async def test_the_share_of_the_latest_step_is_announced_once_there_is_one(folder: Path) -> None:
     times = iter([0.0, 5.0, 10.0])  # it waits for half of the step
-    waits = ScoreWaits(clock=times.__next__, begin=0.0)
+    waits = waits_on(times.__next__, begin=0.0)
     async with Pool(CONFIG) as pool:
         pool.record_waits(waits)
         with pool.demand() as demand:

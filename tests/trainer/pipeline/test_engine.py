@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from support import simulated_time
+from support.score_waits import waits_on
 from support.simulated_job import BrokenError, SimulatedJob
 
-from rewardpool._score_waits import ScoreWait, ScoreWaits
+from rewardpool._score_waits import ScoreWait
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.on_thread import on_thread
 from rewardpool_train.pipeline.overlap import Overlap
@@ -86,7 +87,7 @@ def test_the_share_of_a_step_that_is_waited_for_nothing_but_scores(
     found: list[ScoreWait | None] = []
 
     async def run() -> None:
-        waits = ScoreWaits(clock=asyncio.get_running_loop().time)
+        waits = waits_on(asyncio.get_running_loop().time)
         pipeline = job.pipeline(waits=waits)
 
         async def on_step(_: StepTimes) -> None:
