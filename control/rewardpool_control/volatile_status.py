@@ -3,6 +3,7 @@
     news      written at once: a decision, what limits it, a pool that serves, stops, degrades
     a step    on the way to the next state, such as one more worker that answers: written once no more came for a moment
     figures   change all the time: written every few seconds, and not at every look
+    scores    of jobs: written along with any of these, and never alone
 
 Until its turn comes a status is kept in memory, and the next decision is made with it, so that none of it is forgotten.
 Some of a status is not ours: other controllers may add conditions, which server-side apply leaves alone.
@@ -26,8 +27,9 @@ _FIGURES: Final[Paths] = {
     "load": None,
     "costs": None,
     "scaling": dict.fromkeys((*_OF_SCALING, "recommendedReplicas")),
-    "demands": dict.fromkeys(("phase", "samples", "tokens", "nextBurst", "replicas", "scoreWait", "message")),
+    "demands": dict.fromkeys(("phase", "samples", "tokens", "nextBurst", "replicas", "scoreWait", "scores", "message")),
 }
+_SCORES: Final[Paths] = {"demands": {"scores": None}}
 _STEPS: Final[Paths] = {
     **dict.fromkeys(("ready", "replicas", "readyReplicas", "drainingReplicas")),
     "scaling": {"starts": None},
@@ -58,7 +60,7 @@ class Change(enum.Enum):
 
 def change_between(before: Object, after: Object) -> Change:
     """Return how soon the status `after` is to be written in place of the other one; both as JSON, and our own."""
-    if before == after:
+    if before == after or _without(before, _SCORES) == _without(after, _SCORES):
         return Change.NOTHING
     before, after = without_volatile(before), without_volatile(after)
     if before == after:

@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, ValidationError
 
 from rewardpool_api import names
+from rewardpool_api.job_scores import JobScores
 from rewardpool_api.rules import ApiModel, Rule
 
 Phase = Literal["Starting", "Rollout", "Update", "Ended"]
@@ -72,6 +73,8 @@ class Demand(ApiModel):
     """Share of its latest step in which it did so; None where it does not know."""
     scored: Annotated[int, Field(ge=0, le=2**53)] | None = None
     """Samples that were scored for it since it began to announce; None where it does not count them."""
+    scores: JobScores | None = None
+    """Its raw scores, of this process alone; None before the first one, and where it does not say."""
     samples_per_request: Annotated[float, Field(ge=1, le=MOST_PER_REQUEST, allow_inf_nan=False)] | None = None
     """Mean of the requests that it has in flight, for routers count requests and replicas work on samples. None: one each."""
     tokens_per_sample: Annotated[float, Field(ge=1, le=MAX_TOKENS_PER_SAMPLE, allow_inf_nan=False)] | None = None

@@ -24,6 +24,7 @@ from rewardpool_api.certificate import MOST_WORDS
 from rewardpool_api.costs import CostStatus
 from rewardpool_api.demand import MAX_TOKENS_PER_SAMPLE, MOST_PER_REQUEST
 from rewardpool_api.first_score import FirstScoreStatus
+from rewardpool_api.job_scores import JobScores
 from rewardpool_api.quantities import Count, Duration, Generation, MeasuredRate, Time
 from rewardpool_api.rules import ApiModel
 
@@ -348,6 +349,8 @@ class DemandStatus(ApiModel):
     """Whether the trainer only waits for scores."""
     score_wait: Annotated[float, Field(ge=0, le=1)] | None = None
     """Share of its latest step that the trainer waited for scores, from 0 to 1; absent if the job does not report it."""
+    scores: JobScores | None = None
+    """Raw scores that rank 0 of the job got; absent if the job does not report them."""
     message: Annotated[str, Field(max_length=512)] = ""
     """Remark on the announcement, such as that it was too large and was cut."""
 

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rewardpool_api import names
+from rewardpool_api.contract import FAULTS
 from rewardpool_api.demand import (
     MAX_BYTES,
     MAX_SECONDS,
@@ -19,6 +20,7 @@ from rewardpool_api.demand import (
     lease_name,
     parse_demand,
 )
+from rewardpool_api.job_scores import FailureCounts, JobScores
 
 JOBS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
 POOLS = st.from_regex(names.POOL_NAME_PATTERN.strip("^$"), fullmatch=True)
@@ -32,6 +34,8 @@ DEMANDS = st.builds(
     every_seconds=SECONDS,
     ends_in_seconds=SECONDS,
     stalled=st.booleans(),
+    scores=st.none()
+    | st.builds(JobScores, count=st.integers(0, 10**18), mean=st.floats(allow_nan=False, allow_infinity=False)),
 )
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -104,3 +108,7 @@ def test_the_lease_says_what_the_operator_checks(demand: Demand) -> None:
     assert lease["spec"]["holderIdentity"] == demand.job
     assert lease["metadata"]["name"] == f"demand-rm.{demand.job}"
     assert lease["metadata"]["annotations"] == {names.ANNOTATION_DEMAND: dump_demand(demand)}
+
+
+def test_failures_are_counted_for_each_fault() -> None:
+    assert set(FailureCounts.model_fields) == set(FAULTS)

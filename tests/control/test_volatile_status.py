@@ -60,6 +60,12 @@ def test_figures_are_no_news(after: dict[str, Any]) -> None:
     assert change(after) is Change.FIGURES
 
 
+def test_scores_alone_are_not_written_and_make_no_other_change_more_urgent() -> None:
+    scored = [{**BEFORE["demands"][0], "scores": {"count": 2, "mean": 0.5}}]
+    assert change(changed(demands=scored)) is Change.NOTHING
+    assert change(changed(demands=scored, load={"inFlight": 4})) is Change.FIGURES
+
+
 @pytest.mark.parametrize(
     "after",
     [

@@ -62,7 +62,8 @@ async def test_a_job_of_two_ranks_is_announced_once_from_its_loading_to_its_end(
     assert last is not None
     assert last.score_wait is not None
     assert last.scored
-    of_its_samples = {"score_wait": None, "scored": None, "tokens_per_sample": None}
+    assert last.scores is not None
+    of_its_samples = {"score_wait": None, "scores": None, "scored": None, "tokens_per_sample": None}
     assert last.model_copy(update=of_its_samples) == Demand(job=JOB, phase="Ended")
     assert {demand.phase for demand in heard} >= {"Starting", "Rollout"}
     assert {demand.samples for demand in heard if demand.phase != "Ended"} == {16}

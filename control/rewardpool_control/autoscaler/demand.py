@@ -159,6 +159,7 @@ def _status(announcement: Announcement, *, now: datetime, message: str = "") -> 
         next_burst=None if begins is None or demand.phase == "Rollout" else begins.replace(microsecond=0),
         stalled=demand.stalled,
         score_wait=demand.score_wait,
+        scores=demand.scores,
         message=message[:MAX_PROBLEM],
     )
 

@@ -8,6 +8,7 @@ from support.autoscaler_builders import DEMAND, DRAIN_TIME, QUEUE_DEPTH, a_job, 
 from support.decide_builders import NOW
 
 from rewardpool_api.demand import MAX_SAMPLES
+from rewardpool_api.job_scores import FailureCounts, JobScores
 from rewardpool_api.status import ScalingStatus, WorkerStart
 from rewardpool_control.autoscaler.recommend import recommend
 from rewardpool_control.autoscaler.signals import Announcement
@@ -207,6 +208,11 @@ def test_the_status_tells_when_the_next_burst_is_expected_and_what_is_asked_for_
 
 def test_the_status_has_the_share_of_a_step_that_the_job_waited_for_scores():
     assert decide(a_job(samples=30, score_wait=0.4)).demands[0].score_wait == 0.4
+
+
+def test_the_status_has_the_scores_that_the_job_announces():
+    scores = JobScores(count=3, mean=0.5, standard_deviation=0.25, failures=FailureCounts(infra=1), retries=2)
+    assert decide(a_job(samples=30, scores=scores)).demands[0].scores == scores
 
 
 def test_the_largest_of_several_policies_counts():

@@ -28,6 +28,7 @@ from rewardpool.errors import (
     ScoreError,
 )
 from rewardpool_api.contract import CallerError
+from rewardpool_api.job_scores import FailureCounts, JobScores
 
 TOO_LONG = CallerError(code="sample_too_long", message="long", length_tokens=2000, limit_tokens=1024)
 UNAVAILABLE = says('{"error": "no_available_workers"}', status=503)
@@ -323,6 +324,16 @@ async def test_a_penalty_is_marked_with_its_cause_and_counted() -> None:
     assert (outcome.value, type(outcome.penalised_for)) == (-1.0, SampleTooLongError)
     assert (report.scored, report.penalties, report.unscored) == (1, 1, 0)
     assert report.failures == {"policy": {"sample_too_long": 1}}
+
+
+async def test_announced_scores_are_raw_and_a_sample_without_one_is_in_no_mean() -> None:
+    script = (right, refuses(TOO_LONG), says("", status=503))
+    async with FakeWorker(*script) as worker, pool_on(worker, on_failure=PENALTY) as pool:
+        assert pool._counters.job_scores() is None
+        for text in ("x", "four", "xxx"):
+            await pool.outcome(Sample(text=text))
+        scores = pool._counters.job_scores()
+    assert scores == JobScores(count=2, mean=2.0, standard_deviation=1.0, failures=FailureCounts(policy=1), retries=1)
 
 
 async def test_a_penalty_before_the_first_score_waits_for_it() -> None:

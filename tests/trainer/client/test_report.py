@@ -1,4 +1,9 @@
-from rewardpool._client.report import RECENT, Counters, Latency, summarise
+from functools import reduce
+from statistics import fmean, pstdev
+
+import pytest
+
+from rewardpool._client.report import RECENT, Counters, Latency, Tally, summarise
 
 
 def test_quantiles_are_by_nearest_rank() -> None:
@@ -28,3 +33,17 @@ def test_a_long_job_keeps_the_slowest_and_forgets_the_rest() -> None:
         counters.score(seconds)
     report = counters.report()
     assert (report.scored, report.latency) == (RECENT + 1, Latency(p50=1.0, p90=1.0, p99=1.0, max=9.0))
+
+
+def test_the_spread_of_scores_far_from_zero_is_theirs() -> None:
+    scores = [1e6 + 0.1 * number for number in range(100)]
+    counters = Counters(tally=reduce(Tally.plus, scores, Tally()))
+    announced = counters.job_scores()
+    assert announced is not None
+    assert (announced.mean, announced.standard_deviation) == pytest.approx((fmean(scores), pstdev(scores)))
+
+
+def test_scores_near_a_floats_limit_are_counted_and_have_no_mean() -> None:
+    announced = Counters(tally=reduce(Tally.plus, [1e308, -1e308], Tally())).job_scores()
+    assert announced is not None
+    assert (announced.count, announced.mean, announced.standard_deviation) == (2, None, None)

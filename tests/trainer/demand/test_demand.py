@@ -16,10 +16,12 @@ from support.score_waits import waits_on
 
 from cluster.processes import wait_until
 from rewardpool import BlockingPool, Pool, RewardConfig, Sample
+from rewardpool._client.report import Tally
 from rewardpool._demand.job import name_of
 from rewardpool._demand.writers import FileWriter, NotWrittenError
 from rewardpool.errors import ConfigError
 from rewardpool_api.demand import LEASE_SECONDS, Demand, Phase
+from rewardpool_api.job_scores import JobScores
 
 CONFIG = RewardConfig(pool=POOL)
 SECONDS = 40.0
@@ -87,6 +89,14 @@ async def test_the_share_of_the_latest_step_is_announced_once_there_is_one(folde
                 pass
             waits.lap()
             assert demand.now().score_wait == 0.5
+
+
+async def test_the_raw_scores_of_this_process_are_announced_once_there_are_some(folder: Path) -> None:
+    async with Pool(CONFIG) as pool:
+        with pool.demand(ranks=2) as demand:
+            assert demand.now().scores is None
+            pool._counters.tally = Tally().plus(0.25)
+            assert demand.now().scores == JobScores(count=1, mean=0.25, standard_deviation=0.0)
 
 
 async def test_the_samples_scored_since_the_announcing_began_are_announced(folder: Path) -> None:

@@ -165,6 +165,7 @@ class Pool:
             samples_per_request=lambda: self._counters.samples_per_request,
             tokens_per_sample=lambda: self._counters.tokens_per_sample,
             score_wait=self._score_wait,
+            scores=self._counters.job_scores,
             scored=lambda: self._counters.scored - before,
         )
         return self._demand

@@ -4,11 +4,13 @@ import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rewardpool._demand.report import DemandReport
 from rewardpool._score_waits import Readiness, ScoreWaits
 from rewardpool.errors import FailureKind
-from rewardpool_api.contract import Fault
+from rewardpool_api.contract import FAULTS, Fault
+from rewardpool_api.job_scores import FailureCounts, JobScores
 
 RECENT = 10_000
 """Latencies kept for the quantiles, so that a job of weeks needs no more memory than one of minutes."""
@@ -74,6 +76,21 @@ class Report:
     failures: Mapping[Fault, Mapping[FailureKind, int]] = field(default_factory=dict)
 
 
+class Tally(NamedTuple):
+    """Running mean and spread of scores; replaced as a whole, for another thread reads it."""
+
+    scored: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    """Sum of the squared distances from the mean."""
+
+    def plus(self, score: float) -> "Tally":
+        """Return that of one score more, by Welford's recurrence."""
+        scored, off = self.scored + 1, score - self.mean
+        mean = self.mean + off / scored
+        return Tally(scored, mean, self.squares + off * (score - mean))
+
+
 @dataclass
 class Counters:
     """The running counts behind a `Report`; written by one event loop only."""
@@ -111,6 +128,8 @@ class Counters:
     """Takes in where samples are, for a trainer that reports its steps."""
     readiness: Readiness = field(default_factory=Readiness)
     """Readiness of the workers, while it is recorded."""
+    tally: Tally = field(default_factory=Tally)
+    """Raw scores of samples; judgements and log-probabilities have none."""
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def score(self, seconds: float) -> None:
@@ -152,6 +171,22 @@ class Counters:
         """Count a failed attempt that another one follows; `first` says that it is the sample's first."""
         self.retries[kind] += 1
         self.retried += first
+
+    def job_scores(self) -> JobScores | None:
+        """Return the figures of scores to announce; None before the first one. Any thread may call it."""
+        count, mean, squares = self.tally
+        failures = {fault: sum(kinds.values()) for fault in FAULTS if (kinds := self.failures.get(fault))}
+        retries = sum(self.retries.values())
+        if not (count or failures or retries):
+            return None
+        has_figures = count and math.isfinite(squares)  # scores near a float's limit have none
+        return JobScores(
+            count=count,
+            mean=mean if has_figures else None,
+            standard_deviation=math.sqrt(squares / count) if has_figures else None,
+            failures=FailureCounts(**failures),
+            retries=retries,
+        )
 
     def report(self) -> Report:
         return Report(

@@ -87,6 +87,11 @@ class SampleRequest(ScoreRequest[Score]):
         )
         return replace(scored, steps=value.steps, info=value.info) if isinstance(value, DetailedScore) else scored
 
+    def _count_end(self) -> None:
+        ScoreRequest._count_end(self)
+        if self._error is None:
+            self.counters.tally = self.counters.tally.plus(self.result().value)
+
     def tell(self) -> None:
         self.connections.breaker.ended()
         on_end, self.on_end = self.on_end, None

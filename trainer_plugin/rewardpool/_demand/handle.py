@@ -27,6 +27,7 @@ from rewardpool._demand.report import DemandReport
 from rewardpool._demand.writers import writer_for
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool_api.demand import MAX_TOKENS_PER_SAMPLE, MOST_PER_REQUEST, Demand
+from rewardpool_api.job_scores import JobScores
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class JobDemand:
         samples_per_request: Callable[[], float] = lambda: 1.0,
         tokens_per_sample: Callable[[], float | None] = lambda: None,
         score_wait: Callable[[], float | None] = lambda: None,
+        scores: Callable[[], JobScores | None] = lambda: None,
         scored: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Prepare; nothing is announced before `announce`."""
@@ -55,6 +57,7 @@ class JobDemand:
         self._samples_per_request = samples_per_request
         self._tokens_per_sample = tokens_per_sample
         self._score_wait = score_wait
+        self._scores = scores
         self._scored = scored
         self._clock = time.monotonic
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
@@ -139,6 +142,7 @@ class JobDemand:
             "samples_per_request": mean if mean > 1 else None,
             "tokens_per_sample": None if length is None else round(min(max(length, 1.0), MAX_TOKENS_PER_SAMPLE), 1),
             "score_wait": None if share is None else round(share, 3),
+            "scores": self._scores(),
             "scored": self._scored(),
         }
         return demand.model_copy(update=known)
@@ -206,13 +210,14 @@ def announced_demand(
     samples_per_request: Callable[[], float] = lambda: 1.0,
     tokens_per_sample: Callable[[], float | None] = lambda: None,
     score_wait: Callable[[], float | None] = lambda: None,
+    scores: Callable[[], JobScores | None] = lambda: None,
     scored: Callable[[], int] = lambda: 0,
 ) -> JobDemand:
     """Make a job's demand and announce it, where that is wanted, possible and this process's part.
 
     `samples_per_request` says what the requests in flight have in them, `tokens_per_sample` how long those are,
-    `score_wait` the latest step's share, and `scored` how many samples of this process have scores; every rank is taken
-    to have as many.
+    `score_wait` the latest step's share, `scores` the figures of this process's raw scores, and `scored` how many
+    samples of this process have scores; every rank is taken to have as many.
 
     Raises:
         ConfigError: An environment variable is wrong.
@@ -236,6 +241,7 @@ def announced_demand(
         samples_per_request=samples_per_request,
         tokens_per_sample=tokens_per_sample,
         score_wait=score_wait,
+        scores=scores,
         scored=lambda: ranks * scored(),
     )
     demand.announce(Announcer(writer, demand.now), ended=lambda: release_name(job, where=where))
