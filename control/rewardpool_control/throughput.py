@@ -117,9 +117,9 @@ class Throughputs:
         counts = _counts(asked)
         self._busy = {url: self._busy.get(url) or BusyWorker() for url in counts}
         measured = {url: busy.record(counts[url], now=now) for url, busy in self._busy.items()}
-        return tuple(self._seen(worker, measured.get(worker.url or "")) for worker in workers)
+        return tuple(self._with_throughput(worker, measured.get(worker.url or "")) for worker in workers)
 
-    def _seen(self, worker: Worker, measured: tuple[float, int] | None) -> Worker:
+    def _with_throughput(self, worker: Worker, measured: tuple[float, int] | None) -> Worker:
         busy = self._busy.get(worker.url or "")
         if busy is None:
             return replace(worker, answered=0)

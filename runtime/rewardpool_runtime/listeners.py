@@ -58,7 +58,7 @@ def listeners(host: str, port: int) -> tuple[Listener, ...]:
     """
     wanted = ip_address(host)
     try:
-        found = [*_asked(socket.AF_INET, port), *_asked(socket.AF_INET6, port)]
+        found = [*_dumped(socket.AF_INET, port), *_dumped(socket.AF_INET6, port)]
     except OSError:  # a container may refuse netlink; the tables take milliseconds
         found = list(in_tables(port, [table.read_text() for table in _TABLES if table.exists()]))
         if not _TABLES[0].exists():
@@ -78,7 +78,7 @@ def check_listener(host: str, port: int, *, uid: int | None = None) -> None:
             connects is refused.
     """
     mine = os.getuid() if uid is None else uid
-    for one in _found(host, port):
+    for one in _listeners_at(host, port):
         if one.uid not in (mine, 0):
             raise ForeignListenerError(
                 f"at {host}:{port} listens a process of user {one.uid}, not of user {mine}: nothing is sent to it"
@@ -94,7 +94,7 @@ def check_listens(pid: int, port: int, *, known: set[int]) -> bool:
     Raises:
         ForeignListenerError: Somebody else listens there, or that cannot be known.
     """
-    found = _found(HOST, port)
+    found = _listeners_at(HOST, port)
     foreign = [one for one in found if one.inode not in known]
     if foreign:
         known |= _sockets_of(pid)
@@ -141,15 +141,15 @@ class HeldPort:
         self._socket.close()
 
 
-def _found(host: str, port: int) -> tuple[Listener, ...]:
+def _listeners_at(host: str, port: int) -> tuple[Listener, ...]:
     try:
         return listeners(HOST if host == "localhost" else host, port)
     except (OSError, ValueError) as error:
         raise ForeignListenerError(f"who listens at {host}:{port} cannot be known: {error}") from None
 
 
-def _asked(kind: socket.AddressFamily, port: int) -> Iterator[tuple[IPv4Address | IPv6Address, Listener]]:
-    """Ask the kernel, in 30 µs."""
+def _dumped(kind: socket.AddressFamily, port: int) -> Iterator[tuple[IPv4Address | IPv6Address, Listener]]:
+    """Return the kernel's list of listening sockets, in 30 µs."""
     wanted = struct.pack("=BBBBI", kind, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN_STATE)
     wanted += struct.pack("!HH", port, 0) + bytes(32) + _ANY_COOKIE
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as asking:

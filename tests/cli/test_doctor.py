@@ -71,7 +71,7 @@ def test_what_code_in_a_sandbox_reaches_is_named() -> None:
 def test_a_machine_without_sandboxes_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rewardpool.sandbox.parent.missing", lambda: "Landlock in this kernel")
     monkeypatch.setattr("rewardpool.sandbox.runner.zygotes", _Zygotes())
-    [line] = next(check for check in machine.checks({}) if check.name == "sandbox").look()
+    [line] = next(check for check in machine.checks({}) if check.name == "sandbox").run()
     assert (line.state, line.found) == ("missing", "this machine lacks Landlock in this kernel")
 
 
@@ -191,9 +191,9 @@ def test_a_check_that_hangs_or_raises_is_a_line_of_its_own() -> None:
         raise OSError("disk on fire")
 
     checks = [
-        Check(place="machine", name="hangs", look=hangs, seconds=0.05, essential=True),
-        Check(place="machine", name="raises", look=raises, seconds=5),
-        Check(place="machine", name="well", look=lambda: [finding()], seconds=5),
+        Check(place="machine", name="hangs", run=hangs, seconds=0.05, essential=True),
+        Check(place="machine", name="raises", run=raises, seconds=5),
+        Check(place="machine", name="well", run=lambda: [finding()], seconds=5),
     ]
     try:
         found = examine(checks)

@@ -72,14 +72,14 @@ def _checks(target: Target, environ: Mapping[str, str]) -> list[Check]:
 
 def _cluster_check(target: Target, environ: Mapping[str, str]) -> Check:
     if not is_configured(environ):
-        return Check(place="cluster", name="kubeconfig", look=lambda: [NO_CLUSTER], seconds=1.0)
+        return Check(place="cluster", name="kubeconfig", run=lambda: [NO_CLUSTER], seconds=1.0)
     # Slow to import, so only where there is one to ask; and here, since it is no silence of the API server.
     from rewardpool_cli.doctor.cluster import check
 
     return Check(
         place="cluster",
         name="API server",
-        look=partial(check, target, environ),
+        run=partial(check, target, environ),
         seconds=CLUSTER_SECONDS,
         essential=True,
     )

@@ -61,10 +61,10 @@ def init(
     """
     if model is None:
         model = _asked_model()
-        name = name or _ask("What is the pool called?", pool_name(model), _check_name)
-        replicas = _ask("How many replicas? LEAST-MOST follows the load.", replicas, _check_size)
+        name = name or _prompt("What is the pool called?", pool_name(model), _check_name)
+        replicas = _prompt("How many replicas? LEAST-MOST follows the load.", replicas, _check_size)
         if file is None and config is None:
-            folder = Path(_ask("Into which folder?", ".", _check_folder))
+            folder = Path(_prompt("Into which folder?", ".", _check_folder))
             file, config = folder / MANIFEST, folder / CONFIG
     for option, path in (("--file", file), ("--config", config)):
         if path is not None and path.exists():
@@ -102,7 +102,7 @@ def training_config(pool: RewardPool) -> str:
 def _asked_model() -> str:
     if not in_terminal():
         raise RefusedError(f"--model is missing: give {SOURCES}, or run `rewardpool init` in a terminal, which asks")
-    return _ask("What scores? A model or a function.", None, _check_source, hint=SOURCES)
+    return _prompt("What scores? A model or a function.", None, _check_source, hint=SOURCES)
 
 
 def in_terminal() -> bool:
@@ -110,7 +110,7 @@ def in_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _ask(question: str, default: str | None, check: Callable[[str], None], *, hint: str = "") -> str:
+def _prompt(question: str, default: str | None, check: Callable[[str], None], *, hint: str = "") -> str:
     """The answer to a question; one that cannot be used is said so, and asked again."""
     while True:
         answer: str = typer.prompt(f"{question} {hint}".strip(), default=default, err=True).strip()

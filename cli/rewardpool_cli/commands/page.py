@@ -28,13 +28,13 @@ def page(
         return
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     try:
-        asyncio.run(serve(os.environ, port=port, ready=_say))
+        asyncio.run(serve(os.environ, port=port, ready=_print_link))
     except OSError as error:
         # Not the error's own words, which asyncio wraps in others.
         why = os.strerror(error.errno or errno.EIO)
         raise CommandError(f"port {port} cannot be listened at: {why}; choose another by --port") from None
 
 
-def _say(link: str) -> None:
+def _print_link(link: str) -> None:
     screens.out.print(f"open {link}", soft_wrap=True, markup=False)
     screens.err.print("Ctrl-C stops it; the pools run on", style="dim")

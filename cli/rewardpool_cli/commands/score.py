@@ -95,7 +95,7 @@ def score(
         if [one for one in (prompt, response, messages) if one is not None]:
             raise RefusedError("give a text, --prompt with --response, or --messages: one of the three")
         _refuse_file(text)
-        answer = asyncio.run(ask(question, pool=named, adapter=adapter, wait_seconds=wait_seconds))
+        answer = asyncio.run(score_one(question, pool=named, adapter=adapter, wait_seconds=wait_seconds))
     typer.echo(json.dumps(answer) if as_json else answer.get("score", answer.get("text")))
 
 
@@ -110,10 +110,10 @@ class Question:
     """JSON text of an object, or nothing."""
 
 
-async def ask(
+async def score_one(
     question: Question, *, pool: str | None, adapter: str | None = None, wait_seconds: float
 ) -> dict[str, Any]:
-    """Get the answer to a question.
+    """Score one sample.
 
     Args:
         pool: `namespace/name`; None leaves it to the environment.

@@ -82,10 +82,10 @@ async def _check(target: Target, environ: Mapping[str, str]) -> list[Finding]:
             return [_line("kubeconfig", "failed", found, remedy, essential=True)]
         where = f"context {cluster.context}" if cluster.context else "the pod's ServiceAccount"
         found = f"{where}, {cluster.kube.server}, namespace {cluster.namespace}"
-        return [_line("kubeconfig", "ok", found), *lines(await _ask(cluster), namespace=cluster.namespace)]
+        return [_line("kubeconfig", "ok", found), *lines(await _observe(cluster), namespace=cluster.namespace)]
 
 
-async def _ask(cluster: Cluster) -> Seen:
+async def _observe(cluster: Cluster) -> Seen:
     version, served, fields, operators, *rights = await asyncio.gather(
         _answered(_version(cluster)),
         _answered(_served(cluster)),

@@ -47,8 +47,8 @@ def checks(environ: Mapping[str, str]) -> list[Check]:
     """All of this machine, in the order of the screen."""
     programs, files = PROGRAM_SECONDS + SPARE_SECONDS, FILE_SECONDS
 
-    def check(name: str, look: Callable[[], Sequence[Finding]], seconds: float, *, essential: bool = False) -> Check:
-        return Check(place="machine", name=name, look=look, seconds=seconds, essential=essential)
+    def check(name: str, run: Callable[[], Sequence[Finding]], seconds: float, *, essential: bool = False) -> Check:
+        return Check(place="machine", name=name, run=run, seconds=seconds, essential=essential)
 
     return [
         check("rewardpool", _look_at_program, files),
@@ -65,7 +65,7 @@ def checks(environ: Mapping[str, str]) -> list[Check]:
 def kubectl_check(environ: Mapping[str, str]) -> Check:
     """The program that shows pools to people; the command line itself does without."""
     return Check(
-        place="cluster", name="kubectl", look=partial(_look_at_kubectl, environ), seconds=FILE_SECONDS + SPARE_SECONDS
+        place="cluster", name="kubectl", run=partial(_check_kubectl, environ), seconds=FILE_SECONDS + SPARE_SECONDS
     )
 
 
@@ -258,7 +258,7 @@ def _look_at_sandbox() -> list[Finding]:
         return [_line("sandbox", "failed", str(error), remedy)]
 
 
-def _look_at_kubectl(environ: Mapping[str, str]) -> list[Finding]:
+def _check_kubectl(environ: Mapping[str, str]) -> list[Finding]:
     program = shutil.which("kubectl", path=environ.get("PATH"))
     remedy = "install it (https://kubernetes.io/docs/tasks/tools/); `rewardpool` itself works without"
     if program is None:

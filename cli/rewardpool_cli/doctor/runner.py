@@ -16,7 +16,7 @@ class Check:
     place: Place
     name: str
     """Name in the line that reports a failed or hanging check."""
-    look: Callable[[], Sequence[Finding]]
+    run: Callable[[], Sequence[Finding]]
     seconds: float
     """Until it is given up. A check that starts programs or asks servers ends these earlier itself."""
     essential: bool = False
@@ -38,7 +38,7 @@ def _started(check: Check) -> "Future[Sequence[Finding]]":
 
     def run() -> None:
         try:
-            future.set_result(check.look())
+            future.set_result(check.run())
         except Exception as error:
             future.set_result([_failed(check, f"{type(error).__name__}: {error}")])
 

@@ -11,7 +11,7 @@ def foresight_explanations(evidence: Evidence, spec: AutoscalingSpec, scaling: S
     """Training jobs, the beat of the load, and the figures that policies use."""
     heeds = any(policy.demand is not None for policy in spec.combined)
     found = _jobs(evidence, heeds=heeds)
-    if heeds and not _of(evidence, "Live"):
+    if heeds and not _in_state(evidence, "Live"):
         found.append(_beat(evidence, spec, scaling))
     if any(policy.uses_service_rate for policy in spec.combined):
         found.append(_measured(evidence, spec, scaling))
@@ -19,13 +19,13 @@ def foresight_explanations(evidence: Evidence, spec: AutoscalingSpec, scaling: S
     return [*found, _first_score(evidence, first)] if first is not None else found
 
 
-def _of(evidence: Evidence, state: str) -> list[DemandStatus]:
+def _in_state(evidence: Evidence, state: str) -> list[DemandStatus]:
     return [demand for demand in evidence.pool.status.demands if demand.state == state]
 
 
 def _jobs(evidence: Evidence, *, heeds: bool) -> list[Explanation]:
     found = []
-    live, lapsed, ignored = (_of(evidence, state) for state in ("Live", "Lapsed", "Ignored"))
+    live, lapsed, ignored = (_in_state(evidence, state) for state in ("Live", "Lapsed", "Ignored"))
     if ignored:
         found.append(
             Explanation(

@@ -210,14 +210,14 @@ class _Asker:
                 return dict.fromkeys(positions, self._silent)
             seconds = min(left, self._asked.request_seconds)
             timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
-            return await self._ask(positions, timeout)
+            return await self._answers_within(timeout, positions)
         except (NoScoreError, InvalidResponseError) as error:
             self._silent = self._said(str(error))
             return dict.fromkeys(positions, self._silent)
         finally:
             self._count()
 
-    async def _ask(self, positions: tuple[int, ...], timeout: aiohttp.ClientTimeout) -> dict[int, Answer]:
+    async def _answers_within(self, timeout: aiohttp.ClientTimeout, positions: tuple[int, ...]) -> dict[int, Answer]:
         items = [self._samples.items[at] for at in positions]
         found: list[Answer] | CallerError
         if self._asked.top_k is None:

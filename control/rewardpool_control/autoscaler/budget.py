@@ -167,7 +167,7 @@ def disagreement(budget: BudgetSpec, pool: str, others: Sequence[Claim]) -> str 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class _Bid:
-    """A pool asks for some of the budget; what is first in order is served first."""
+    """A pool wants some of the budget; what is first in order is served first."""
 
     round: int
     unstalled: bool

@@ -26,8 +26,8 @@ from rewardpool_api.autoscaling import DemandPolicy, QueueDepthPolicy
 from rewardpool_api.demand import MAX_SAMPLES, Demand
 from rewardpool_api.status import Burst, DemandStatus
 from rewardpool_control.autoscaler import queue_depth
-from rewardpool_control.autoscaler.ask import Ask
 from rewardpool_control.autoscaler.bursts import PAUSE_SECONDS, Expected, usual_worth
+from rewardpool_control.autoscaler.proposal import Proposal
 from rewardpool_control.autoscaler.service_rate import ServiceRate
 from rewardpool_control.autoscaler.signals import Announcement
 
@@ -62,7 +62,7 @@ class Fleet:
 class Plans:
     """Plans for what is to come."""
 
-    ask: Ask
+    proposal: Proposal
     demands: list[DemandStatus]
     is_gap: bool
     """True if every job that announces is between two bursts, and it is known of each when the next one begins."""
@@ -77,17 +77,17 @@ def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Exp
     live = [job for job in jobs if job.status.state == "Live"]
     if live:
         return Plans(
-            ask=_together(live, fleet),
+            proposal=_together(live, fleet),
             demands=demands,
             is_gap=all(job.is_in_gap for job in live),
             is_quiet=all(job.is_quiet for job in live),
         )
     if policy.learn and beat is not None:
-        return Plans(ask=_by_the_beat(beat, fleet), demands=demands, is_gap=True)
-    return Plans(ask=Ask.whole(0, "no request, and no job announces samples"), demands=demands, is_gap=False)
+        return Plans(proposal=_by_the_beat(beat, fleet), demands=demands, is_gap=True)
+    return Plans(proposal=Proposal.whole(0, "no request, and no job announces samples"), demands=demands, is_gap=False)
 
 
-def _together(live: Sequence["_Job"], fleet: Fleet) -> Ask:
+def _together(live: Sequence["_Job"], fleet: Fleet) -> Proposal:
     """Return the demand of all jobs: the sum of their bursts, and at least what they took together before."""
     asking = [job for job in live if job.exact > 0]
     reason = "; ".join(job.reason for job in asking or live)
@@ -95,8 +95,8 @@ def _together(live: Sequence["_Job"], fleet: Fleet) -> Ask:
     due = [job.status.job for job in asking if job.is_due]
     usual = usual_worth(fleet.bursts, due) if len(due) > 1 else 0
     if usual <= exact:
-        return Ask(exact=exact, reason=reason)
-    return Ask.whole(usual, f"{reason}; together {usual} replicas at the height of their last bursts")
+        return Proposal(exact=exact, reason=reason)
+    return Proposal.whole(usual, f"{reason}; together {usual} replicas at the height of their last bursts")
 
 
 def rolling_out(announcements: Sequence[Announcement], *, now: datetime) -> frozenset[str]:
@@ -133,7 +133,7 @@ def _job(policy: DemandPolicy, announcement: Announcement, fleet: Fleet) -> _Job
     notes = [announcement.note, cut if worth > fleet.most else ""]
     status = _status(announcement, now=fleet.now, message="; ".join(filter(None, notes)))
     return _Job(
-        status=status.model_copy(update={"replicas": Ask(exact=exact, reason=words).replicas}),
+        status=status.model_copy(update={"replicas": Proposal(exact=exact, reason=words).replicas}),
         exact=exact,
         reason=f"job {demand.job}: {words}, {_when(demand, begins)}",
         is_in_gap=demand.phase != "Rollout" and begins is not None,
@@ -199,9 +199,9 @@ def _by_samples(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[flo
         rate = fleet.rate if tokens is None else fleet.rate.for_tokens(tokens)
         return samples / rate.within(seconds), f"{samples} samples in {seconds:g} s, {rate.words}"
     if fleet.queue_depth is not None:
-        ask = queue_depth.ask(fleet.queue_depth, requests=samples, tokens=tokens, noun="samples")
-        return ask.exact, ask.reason
-    return float(min(samples, fleet.most)), f"{samples} samples, and nobody knows yet what a replica does"
+        proposal = queue_depth.propose(fleet.queue_depth, requests=samples, tokens=tokens, noun="samples")
+        return proposal.exact, proposal.reason
+    return float(min(samples, fleet.most)), f"{samples} samples, and the rate of a replica is not known yet"
 
 
 def _due(worth: float, begins: datetime | None, demand: Demand, fleet: Fleet) -> float:
@@ -225,9 +225,9 @@ def _when(demand: Demand, begins: datetime | None) -> str:
     return "some time" if begins is None else f"from {begins:%H:%M:%S} on"
 
 
-def _by_the_beat(beat: Expected, fleet: Fleet) -> Ask:
+def _by_the_beat(beat: Expected, fleet: Fleet) -> Proposal:
     exact = _due_at(float(beat.replicas), beat.begins, fleet)
-    return Ask(
+    return Proposal(
         exact=exact,
         reason=f"bursts come about every {beat.every_seconds:.0f} s, the next one at {beat.begins:%H:%M:%S}",
     )

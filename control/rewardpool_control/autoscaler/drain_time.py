@@ -7,25 +7,26 @@ the rate.
 """
 
 from rewardpool_api.autoscaling import DrainTimePolicy
-from rewardpool_control.autoscaler.ask import Ask
+from rewardpool_control.autoscaler.proposal import Proposal
 from rewardpool_control.autoscaler.service_rate import ServiceRate
 
 
-def ask(policy: DrainTimePolicy, *, requests: int, rate: ServiceRate | None, serving: int) -> Ask:
+def propose(policy: DrainTimePolicy, *, requests: int, rate: ServiceRate | None, serving: int) -> Proposal:
     """Return the replicas for so many requests at the routers.
 
     `rate` is that of one replica, None while it is unknown.
     """
     if requests == 0:
-        return Ask.whole(0, "no request")
+        return Proposal.whole(0, "no request")
     if rate is None:
-        return Ask.whole(min(requests, serving + 1), f"{requests} requests, and nobody knows yet what a replica does")
+        reason = f"{requests} requests, and the rate of a replica is not known yet"
+        return Proposal.whole(min(requests, serving + 1), reason)
     return to_answer(requests, rate=rate, seconds=policy.target_seconds)
 
 
-def to_answer(requests: int, *, rate: ServiceRate, seconds: float) -> Ask:
+def to_answer(requests: int, *, rate: ServiceRate, seconds: float) -> Proposal:
     """Return the replicas that answer so many requests in so many seconds."""
-    return Ask(
+    return Proposal(
         exact=requests / rate.within(seconds),
         reason=f"{requests} requests in {seconds:g} s, {rate.words}",
     )

@@ -1,6 +1,6 @@
 """From the wanted number to the allowed one: tolerance, window, steps, bounds.
 
-The tolerance keeps the size while the ask differs little. The window lets the pool shrink only to the largest ask of
+The tolerance keeps the size while the proposal differs little. The window lets the pool shrink only to the largest of
 the last while, as the Kubernetes HPA does it. Steps bound what is added or taken away within a period. Bounds come last
 and always hold.
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 from rewardpool_api.autoscaling import AutoscalingSpec, StepSpec
 from rewardpool_api.status import DesiredAt, ScalingDecision
-from rewardpool_control.autoscaler.ask import Ask
+from rewardpool_control.autoscaler.proposal import Proposal
 
 MAX_WINDOW: Final = 64
 """Entries the status holds."""
@@ -23,18 +23,18 @@ def clamp(replicas: int, scaling: AutoscalingSpec) -> int:
     return max(scaling.min_replicas, min(scaling.max_replicas, replicas))
 
 
-def within_tolerance(ask: Ask, *, current: int, percent: int) -> bool:
+def within_tolerance(proposal: Proposal, *, current: int, percent: int) -> bool:
     """Return whether the wanted size is too close to the current one to be worth a change; never to or from zero."""
-    if current == 0 or ask.exact <= 0:
+    if current == 0 or proposal.exact <= 0:
         return False
-    return abs(ask.exact - current) <= current * percent / 100 + 1e-9
+    return abs(proposal.exact - current) <= current * percent / 100 + 1e-9
 
 
 def window(previous: Sequence[DesiredAt], wanted: int, *, now: datetime, seconds: float) -> list[DesiredAt]:
-    """The larger asks that are still fresh, then the present one.
+    """The larger proposals that are still fresh, then the present one.
 
-    Sizes fall strictly from first to last: an ask not larger than a later one can never be the maximum. The state
-    changes only when the ask does, so a pool under steady or no load needs no write.
+    Sizes fall strictly from first to last: a proposal not larger than a later one can never be the maximum. The state
+    changes only when the proposal does, so a pool under steady or no load needs no write.
     """
     if previous and previous[-1].replicas == wanted:
         ended, present = previous[:-1], previous[-1]

@@ -8,14 +8,16 @@ tokens over that.
 """
 
 from rewardpool_api.autoscaling import QueueDepthPolicy
-from rewardpool_control.autoscaler.ask import Ask
+from rewardpool_control.autoscaler.proposal import Proposal
 
 
-def ask(policy: QueueDepthPolicy, *, requests: int, tokens: float | None = None, noun: str = "requests") -> Ask:
+def propose(
+    policy: QueueDepthPolicy, *, requests: int, tokens: float | None = None, noun: str = "requests"
+) -> Proposal:
     """Return the replicas for so many requests at the routers, of so many tokens each; None where that is unknown."""
     target = policy.target_tokens_per_replica
     if tokens is None or target is None:
         target = policy.target_per_replica
-        return Ask(exact=requests / target, reason=f"{requests} {noun} over {target} per replica")
+        return Proposal(exact=requests / target, reason=f"{requests} {noun} over {target} per replica")
     reason = f"{requests} {noun} of {tokens:.0f} tokens over {target} tokens per replica"
-    return Ask(exact=requests * tokens / target, reason=reason)
+    return Proposal(exact=requests * tokens / target, reason=reason)

@@ -1,10 +1,10 @@
 """The number of replicas: the policies' wish, and its limits in order.
 
     1  remember        service rate, starts and bursts, as far as they were seen
-    2  ask             every policy; the largest ask counts, and one replica where there is any request
+    2  proposal        every policy; the largest one counts, and one replica where there is any request
     3  tolerance       too small a difference changes nothing
     4  idle            to zero only after cooldownSeconds without a request
-    5  window          down to the largest ask of the last while, which is a start's time at least while replicas start
+    5  window          down to the largest proposal of the last while, at least a start's time while replicas start
     6  steps, bounds   no more at a time, and no more at all, than the manifest says
     7  budget          no more than other pools leave
 
@@ -24,9 +24,9 @@ from rewardpool_api.autoscaling import AutoscalingSpec, DemandPolicy
 from rewardpool_api.status import DemandStatus, DesiredAt, Limit, ScalingDecision, ScalingStatus
 from rewardpool_api.times import rfc3339
 from rewardpool_control.autoscaler import budget, bursts, demand, drain_time, limits, queue_depth, service_rate, starts
-from rewardpool_control.autoscaler.ask import Ask
 from rewardpool_control.autoscaler.bursts import PAUSE_SECONDS
 from rewardpool_control.autoscaler.demand import Fleet, Plans
+from rewardpool_control.autoscaler.proposal import Proposal
 from rewardpool_control.autoscaler.service_rate import ServiceRate
 from rewardpool_control.autoscaler.signals import Signals, in_samples, samples_per_request, tokens_per_sample
 
@@ -108,40 +108,40 @@ class _Case:
     memory: ScalingStatus
     """The decision before, with what was seen since."""
     current: int
-    for_requests: Ask | None
+    for_requests: Proposal | None
     """Replicas for the known requests; None while none is known."""
     plans: Plans
 
     def seconds_since(self, time: datetime) -> float:
         return (self.signals.now - time).total_seconds()
 
-    def is_near(self, ask: Ask) -> bool:
+    def is_near(self, proposal: Proposal) -> bool:
         """Step 3. The band is for requests, which come and go; what is announced is known, and had in full."""
-        return limits.within_tolerance(ask, current=self.current, percent=self.scaling.tolerance_percent)
+        return limits.within_tolerance(proposal, current=self.current, percent=self.scaling.tolerance_percent)
 
     def without_metrics(self) -> _Sized:
         """Return the size without metrics: nothing is taken away; known requests and announcements may add."""
-        known = self.for_requests or Ask.whole(0, MISSING)
-        ask = self.plans.ask if self.is_near(known) else _largest([known, self.plans.ask])
+        known = self.for_requests or Proposal.whole(0, MISSING)
+        proposal = self.plans.proposal if self.is_near(known) else _largest([known, self.plans.proposal])
         sized = _Sized(
-            replicas=max(ask.replicas, self.current),
-            recommended=ask.replicas,
+            replicas=max(proposal.replicas, self.current),
+            recommended=proposal.replicas,
             reason=MISSING,
-            limit="MetricsUnavailable" if ask.replicas < self.current else None,
+            limit="MetricsUnavailable" if proposal.replicas < self.current else None,
             idle_since=None if known.exact > 0 else self.memory.idle_since,
             window=self.memory.window,
         )
-        if ask.replicas <= self.current:
+        if proposal.replicas <= self.current:
             return sized
-        return replace(sized, reason=f"{ask.reason}; {MISSING}", window=self.window(ask.replicas))
+        return replace(sized, reason=f"{proposal.reason}; {MISSING}", window=self.window(proposal.replicas))
 
-    def with_metrics(self, for_requests: Ask) -> _Sized:
+    def with_metrics(self, for_requests: Proposal) -> _Sized:
         """Steps 3 to 5."""
-        scaling, planned = self.scaling, self.plans.ask
+        scaling, planned = self.scaling, self.plans.proposal
         is_near = self.is_near(for_requests)
         stays = is_near and planned.replicas <= self.current
-        ask = planned if is_near and not stays else _largest([for_requests, planned])
-        sized = _Sized(replicas=ask.replicas, recommended=ask.replicas, reason=ask.reason, window=[])
+        proposal = planned if is_near and not stays else _largest([for_requests, planned])
+        sized = _Sized(replicas=proposal.replicas, recommended=proposal.replicas, reason=proposal.reason, window=[])
         if stays:
             sized = sized.limited_to(self.current, "Tolerance", f"{self.current} are near enough")
         is_gap = False
@@ -261,22 +261,22 @@ def _demand_policy(scaling: AutoscalingSpec) -> DemandPolicy | None:
 
 def _for_requests(
     scaling: AutoscalingSpec, requests: int, rate: ServiceRate | None, *, serving: int, tokens: float | None
-) -> Ask:
-    """Step 2, for what is there: the largest ask."""
-    asks = [Ask.whole(min(requests, 1), f"{requests} requests" if requests else "no request")]
+) -> Proposal:
+    """Step 2, for what is there: the largest proposal."""
+    proposals = [Proposal.whole(min(requests, 1), f"{requests} requests" if requests else "no request")]
     for policy in scaling.combined:
         if policy.queue_depth is not None:
-            asks.append(queue_depth.ask(policy.queue_depth, requests=requests, tokens=tokens))
+            proposals.append(queue_depth.propose(policy.queue_depth, requests=requests, tokens=tokens))
         if policy.drain_time is not None:
-            asks.append(drain_time.ask(policy.drain_time, requests=requests, rate=rate, serving=serving))
+            proposals.append(drain_time.propose(policy.drain_time, requests=requests, rate=rate, serving=serving))
         if policy.demand is not None and rate is not None and requests:
-            asks.append(drain_time.to_answer(requests, rate=rate, seconds=policy.demand.drain_seconds))
-    return _largest(asks)
+            proposals.append(drain_time.to_answer(requests, rate=rate, seconds=policy.demand.drain_seconds))
+    return _largest(proposals)
 
 
-def _largest(asks: Sequence[Ask]) -> Ask:
+def _largest(proposals: Sequence[Proposal]) -> Proposal:
     """The largest; of equal ones, the last, which says more."""
-    return max(reversed(asks), key=lambda ask: ask.exact)
+    return max(reversed(proposals), key=lambda proposal: proposal.exact)
 
 
 def _plans(
@@ -287,7 +287,7 @@ def _plans(
     policy = _demand_policy(scaling)
     if policy is None:
         demands = demand.statuses(signals.announcements, now=signals.now)
-        return Plans(ask=Ask.whole(0, ""), demands=demands, is_gap=False)
+        return Plans(proposal=Proposal.whole(0, ""), demands=demands, is_gap=False)
     fleet = Fleet(
         now=signals.now,
         current=current,

@@ -17,11 +17,11 @@ def as_reached(snapshot: Snapshot) -> Snapshot:
         return snapshot
     reached = {entry.url for router in snapshot.routers for entry in router.registered or () if entry.healthy}
 
-    def seen(worker: Worker) -> Worker:
+    def resolved(worker: Worker) -> Worker:
         if not worker.node_unreachable:
             return worker
         if worker.url in reached:
             return replace(worker, failure=None)
         return replace(worker, running=False, answering=False)
 
-    return replace(snapshot, workers=tuple(map(seen, snapshot.workers)))
+    return replace(snapshot, workers=tuple(map(resolved, snapshot.workers)))

@@ -103,10 +103,10 @@ def choose_revision(snapshot: Snapshot, desired: int, *, parked: int = 0) -> Rev
 def as_admitted(snapshot: Snapshot, choice: RevisionChoice) -> Snapshot:
     """The snapshot as the later steps see it: a worker that may not serve does not answer."""
 
-    def seen(worker: Worker) -> Worker:
+    def admitted(worker: Worker) -> Worker:
         return replace(worker, answering=False) if worker.name in choice.barred else worker
 
-    return replace(snapshot, workers=tuple(map(seen, snapshot.workers)))
+    return replace(snapshot, workers=tuple(map(admitted, snapshot.workers)))
 
 
 def _barred(snapshot: Snapshot, parity: Parity, good: str | None) -> frozenset[str]:

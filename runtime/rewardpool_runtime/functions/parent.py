@@ -135,7 +135,7 @@ class Parent:
         request = {"load": source, "further": list(further), "here": here, **memory}
         request["boundary"] = boundary.to_wire() if boundary is not None else None
         try:
-            answer = await self._asked(request, seconds=START_SECONDS)
+            answer = await self._request(request, seconds=START_SECONDS)
         except ParentEndedError as error:
             raise FunctionLoadError(f"cannot load the function {source['name']}: {error}, as it imported it") from None
         if "problem" in answer:
@@ -156,11 +156,11 @@ class Parent:
         """
         descriptors = [one for pair in pairs for one in pair]
         request = {"fork": len(pairs), "end": list(end), "reap": list(reap)}
-        answer = await self._asked(request, descriptors=descriptors, seconds=ANSWER_SECONDS)
+        answer = await self._request(request, descriptors=descriptors, seconds=ANSWER_SECONDS)
         ended = {int(pid): status for pid, status in answer["ended"].items()}
         return Answer(answer["forked"], ended, answer["problem"])
 
-    async def _asked(self, request: Any, *, descriptors: Sequence[int] = (), seconds: float) -> Any:
+    async def _request(self, request: Any, *, descriptors: Sequence[int] = (), seconds: float) -> Any:
         async with self._asking:
             if self.ended.done():
                 raise ParentEndedError(self._how())

@@ -117,7 +117,7 @@ def _tried_in_a_process(attempts: Callable[[], list[str]], whose: str) -> list[s
     if pid == 0:
         try:
             os.close(read)
-            os.write(write, json.dumps(_found(attempts)).encode())
+            os.write(write, json.dumps(_reached_or_error(attempts)).encode())
         finally:
             os._exit(0)
     os.close(write)
@@ -134,7 +134,7 @@ def _tried_in_a_process(attempts: Callable[[], list[str]], whose: str) -> list[s
     return [f"{whose}: {found}"] if isinstance(found, str) else [f"{whose} reaches {what}" for what in found]
 
 
-def _found(attempts: Callable[[], list[str]]) -> list[str] | str:
+def _reached_or_error(attempts: Callable[[], list[str]]) -> list[str] | str:
     try:
         return attempts()
     except (OSError, SystemExit) as error:

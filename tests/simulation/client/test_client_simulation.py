@@ -99,8 +99,8 @@ def without_bound(patch: pytest.MonkeyPatch) -> None:
 
 def without_giving_back(patch: pytest.MonkeyPatch) -> None:
     """Every tenth place is kept."""
-    give_back, number = limiter.AdaptiveLimiter.give_back, itertools.count(1)
-    patch.setattr(limiter.AdaptiveLimiter, "give_back", lambda *given: next(number) % 10 == 0 or give_back(*given))
+    give_back, number = limiter.AdaptiveLimiter.release, itertools.count(1)
+    patch.setattr(limiter.AdaptiveLimiter, "release", lambda *given: next(number) % 10 == 0 or give_back(*given))
 
 
 def with_hedges_for_all(patch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ class Taker:
         self.weight = weight
         self.waiting_since = waiting_since
         self.became = "waiting"
-        slots.take(self)
+        slots.acquire(self)
 
     def start(self) -> None:
         self.became = "started"
@@ -119,7 +119,7 @@ def test_slots_go_to_who_waits_longest() -> None:
     slots = AdaptiveLimiter(2)
     takers = [Taker(slots) for _ in range(4)]
     assert started(takers) == 2
-    slots.give_back(1)
+    slots.release(1)
     assert started(takers) == 3
 
 
@@ -127,10 +127,10 @@ def test_slots_shrink_as_they_are_given_back_and_grow_at_once() -> None:
     slots = AdaptiveLimiter(4)
     takers = [Taker(slots) for _ in range(6)]
     slots.resize(2)
-    slots.give_back(1)
-    slots.give_back(1)
+    slots.release(1)
+    slots.release(1)
     assert started(takers) == 4
-    slots.give_back(1)
+    slots.release(1)
     assert started(takers) == 5
     slots.resize(3)
     assert started(takers) == 6
@@ -140,7 +140,7 @@ def test_who_waits_for_a_slot_no_more_gets_none() -> None:
     slots = AdaptiveLimiter(1)
     takers = [Taker(slots) for _ in range(3)]
     slots.leave(takers[1])
-    slots.give_back(1)
+    slots.release(1)
     assert became(takers) == ["started", "waiting", "started"]
 
 
@@ -149,7 +149,7 @@ def test_who_waits_for_a_slot_since_too_long_ago_is_told_so_and_gets_none() -> N
     takers = [Taker(slots, waiting_since=since) for since in (0.0, 1.0, 2.0, 3.0)]
     slots.expire_before(2.0)
     assert became(takers) == ["started", "expired", "expired", "waiting"]
-    slots.give_back(1)
+    slots.release(1)
     assert became(takers) == ["started", "expired", "expired", "started"]
 
 
@@ -157,9 +157,9 @@ def test_a_long_one_takes_several_slots_and_none_overtakes_it() -> None:
     slots = AdaptiveLimiter(4)
     takers = [Taker(slots, weight) for weight in (1, 4, 1, 1)]
     assert started(takers) == 1
-    slots.give_back(1)
+    slots.release(1)
     assert started(takers) == 2
-    slots.give_back(4)
+    slots.release(4)
     assert started(takers) == 4
 
 
@@ -167,7 +167,7 @@ def test_one_that_takes_more_slots_than_there_are_goes_alone() -> None:
     slots = AdaptiveLimiter(4)
     takers = [Taker(slots, weight) for weight in (9, 1)]
     assert started(takers) == 1
-    slots.give_back(9)
+    slots.release(9)
     assert started(takers) == 2
 
 
@@ -203,7 +203,7 @@ def test_slots_are_never_more_than_there_are_but_for_one_that_is_alone(size: int
         elif step == "give_back" and running:
             ended = running[number % len(running)]
             ended.became = "ended"
-            slots.give_back(ended.weight)
+            slots.release(ended.weight)
         elif step == "leave" and waiting:
             left = waiting[number % len(waiting)]
             left.became = "left"
@@ -220,7 +220,7 @@ def test_slots_are_never_more_than_there_are_but_for_one_that_is_alone(size: int
         assert not waiting or (running and taken + waiting[0].weight > size)
     while running := [taker for taker in takers if taker.became == "started"]:
         running[0].became = "ended"
-        slots.give_back(running[0].weight)
+        slots.release(running[0].weight)
     assert "waiting" not in became(takers)
 
 

@@ -1,4 +1,4 @@
-"""What is in flight is looked at when it is due, and what lost a race is closed late, but closed."""
+"""What is in flight is checked when it is due, and what lost a race is closed late, but closed."""
 
 import asyncio
 
@@ -6,48 +6,48 @@ from rewardpool._client.request_timer import LEAST_LEFT_OPEN, RequestTimer
 
 
 class Seen:
-    """Something in flight, due again so many seconds after each look."""
+    """Something in flight, due again so many seconds after each check."""
 
     def __init__(self, *, again_seconds: float = 0.0) -> None:
-        self.looks = 0
+        self.checks = 0
         self.often = asyncio.Event()
         self._again_seconds = again_seconds
 
-    def look(self, now: float) -> float:
-        self.looks += 1
-        if self.looks == 3:
+    def check(self, now: float) -> float:
+        self.checks += 1
+        if self.checks == 3:
             self.often.set()
         return now + self._again_seconds
 
 
-async def test_each_is_looked_at_when_it_is_due() -> None:
+async def test_each_is_checked_when_it_is_due() -> None:
     timer = RequestTimer(soonest_seconds=0.01, most_left_open=8)
     patient, impatient = Seen(again_seconds=60.0), Seen()
     timer.add(patient)
     timer.add(impatient)
     await asyncio.wait_for(impatient.often.wait(), 5)
-    assert patient.looks == 1
+    assert patient.checks == 1
     timer.close()
 
 
-async def test_what_has_little_time_left_is_looked_at_before_it_is_old() -> None:
+async def test_what_has_little_time_left_is_checked_before_it_is_old() -> None:
     timer = RequestTimer(soonest_seconds=60.0, most_left_open=8)
     new, late = Seen(again_seconds=60.0), Seen(again_seconds=60.0)
     timer.add(new)
     timer.add(late, seconds_left=0.0)
-    timer._look()
-    assert (new.looks, late.looks) == (0, 1)
+    timer._check()
+    assert (new.checks, late.checks) == (0, 1)
     timer.close()
 
 
-async def test_what_is_removed_is_not_looked_at() -> None:
+async def test_what_is_removed_is_not_checked() -> None:
     timer = RequestTimer(soonest_seconds=0.01, most_left_open=8)
     gone, there = Seen(), Seen()
     timer.add(gone)
     timer.add(there)
     timer.remove(gone)
     await asyncio.wait_for(there.often.wait(), 5)
-    assert gone.looks == 0
+    assert gone.checks == 0
     timer.close()
 
 

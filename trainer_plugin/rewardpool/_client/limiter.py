@@ -112,7 +112,7 @@ class AdaptiveLimiter(Queue[Waiter]):
         self._size = size
         self._taken = 0
 
-    def take(self, waiter: Waiter) -> None:
+    def acquire(self, waiter: Waiter) -> None:
         """Start it with its slots, now or when they are free."""
         if not self._waiting and self._has_room(waiter.weight):
             self._taken += waiter.weight
@@ -120,7 +120,7 @@ class AdaptiveLimiter(Queue[Waiter]):
         else:
             self._waiting[waiter] = None
 
-    def give_back(self, weight: int) -> None:
+    def release(self, weight: int) -> None:
         """Release the slots of one request; those that wait longest get them."""
         self._taken -= weight
         self._fill()

@@ -303,7 +303,7 @@ class ScoreRequest(Tries, Generic[T]):
     def send(self) -> None:
         """Send it as soon as there is a slot; it never ends within this call."""
         self.wait_in(self.connections.slots)
-        self.connections.slots.take(self)
+        self.connections.slots.acquire(self)
 
     def wait_in(self, queue: Queue[Any]) -> None:
         self._queue = queue
@@ -574,13 +574,13 @@ class ScoreRequest(Tries, Generic[T]):
 
     # While it is slow.
 
-    def look(self, now: float) -> float:
-        """Do what is due: close what is overdue, send a hedge; returns when to look again."""
+    def check(self, now: float) -> float:
+        """Do what is due: close what is overdue, send a hedge; return when to check again."""
         timeout = self.connections.config.timeout
         often = min(CLOCK_SECONDS, timeout / 8)
         if self._primary is not None and now >= (self._began or now) + timeout / 2:
             self.connections.in_work.refresh(now, older_than=often)
-            self._look_at_clock(self._primary)
+            self._subtract_queueing(self._primary)
         deadline = (self._began or now) + timeout
         if now >= deadline:
             self._deadline_passed()
@@ -592,7 +592,7 @@ class ScoreRequest(Tries, Generic[T]):
         )
         return min(due)
 
-    def _look_at_clock(self, attempt: Attempt) -> None:
+    def _subtract_queueing(self, attempt: Attempt) -> None:
         """Subtract its wait for a place at a worker from what it has used up of its deadline."""
         if (said := self.connections.in_work.worked_seconds(self.id)) is None:
             return
@@ -713,10 +713,10 @@ class ScoreRequest(Tries, Generic[T]):
             self.connections.timer.remove(self)
             self.counters.tokens_ended(self.tokens)
             self._close_attempts()  # first: whoever gets the place sends at once
-            self.connections.slots.give_back(self.weight)
-        self.tell()
+            self.connections.slots.release(self.weight)
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:
             callback(self)

@@ -1,7 +1,7 @@
 """One timer for all that is in flight.
 
 Most requests are answered long before their time is up, so a timer for each would be set and cancelled for nothing. One
-look, some thirty times a second while there is anything to look at, sees the same a little later.
+check, some thirty times a second while anything is in flight, finds the same a little later.
 
 It also closes the requests that lost a race against one sent beside them, some seconds after that: the router sends to
 where it has least in flight, and a silent worker must not look idle to it because nobody waits there any more.
@@ -18,15 +18,15 @@ from rewardpool._client.exchange import Exchange
 LEFT_OPEN_SECONDS = 5.0
 """Seconds for a request that is still not answered when another one beside it was."""
 LEAST_LEFT_OPEN = 8
-LOOKS = 4
+CHECKS = 4
 """Checks within the shortest time that is of interest."""
 
 
 class TimedRequest(Protocol):
     """Something in flight."""
 
-    def look(self, now: float) -> float:
-        """Do what is due, and say when something is due again; by the event loop's clock."""
+    def check(self, now: float) -> float:
+        """Do what is due, and return when something is due again, by the event loop's clock."""
 
     def send_again(self, seconds: float) -> None:
         """The pool is back: send a request beside one that waits there since before, after so many seconds."""
@@ -43,7 +43,7 @@ class RequestTimer:
         Args:
             soonest_seconds: Nothing is due earlier than this after it began.
             most_left_open: Of those that lost; beyond it the oldest is closed at once.
-            also: Called with the time at every look.
+            also: Called with the time at every check.
         """
         self._soonest = soonest_seconds
         self._also = also
@@ -62,9 +62,9 @@ class RequestTimer:
     def remove(self, one: TimedRequest) -> None:
         self._in_flight.pop(one, None)
 
-    def everyone(self, tell: Callable[[TimedRequest], None]) -> None:
+    def for_each(self, call: Callable[[TimedRequest], None]) -> None:
         for one in list(self._in_flight):
-            tell(one)
+            call(one)
 
     def leave_open(self, lost: Exchange) -> None:
         """Close a request that lost, but not now."""
@@ -81,13 +81,13 @@ class RequestTimer:
             self._close_oldest()
 
     def _plan(self) -> None:
-        self._timer = self._loop.call_later(self._soonest / LOOKS, self._look)
+        self._timer = self._loop.call_later(self._soonest / CHECKS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         now = self._loop.time()
         for one in [one for one, due in self._in_flight.items() if due <= now]:
-            due = one.look(now)
+            due = one.check(now)
             if one in self._in_flight:  # it may have ended, or ended others
                 self._in_flight[one] = due
         self._also(now)

@@ -92,9 +92,9 @@ class SampleRequest(ScoreRequest[Score]):
         if self._error is None:
             self.counters.tally = self.counters.tally.plus(self.result().value)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         self.connections.breaker.ended()
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end(self)
-        ScoreRequest.tell(self)
+        ScoreRequest.notify(self)

@@ -101,7 +101,7 @@ class Connections:
         )
         self._outage = Outage(uniform=self.uniform)
         self._in_work = InWork(
-            ask=self._ask,
+            ask=self._send_inquiry,
             clock=asyncio.get_running_loop().time,
             listed=self._listed,
             most_pause=self.config.timeout / 8,
@@ -171,7 +171,7 @@ class Connections:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._in_work
 
-    def _ask(self, inquiry: Inquiry) -> None:
+    def _send_inquiry(self, inquiry: Inquiry) -> None:
         if self._http is not None:
             endpoint = self.endpoint
             key = self._admitted_key if self.admitted else endpoint.key
@@ -212,7 +212,7 @@ class Connections:
     def pool_answered(self) -> None:
         """A worker answered a sample, with its score or with an error of the contract: the pool is not away."""
         if self.outage.answered():
-            self.timer.everyone(lambda one: one.send_again(self.outage.spread_seconds()))
+            self.timer.for_each(lambda one: one.send_again(self.outage.spread_seconds()))
 
     def overloaded(self, *, sent_at: float, now: float) -> None:
         """The pool could not take as much as was in flight when that request was sent (seconds of one clock)."""

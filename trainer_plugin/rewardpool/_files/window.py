@@ -72,14 +72,14 @@ class Window:
                     self._news.wait(LOOK_SECONDS)
                     time.sleep(GATHER_SECONDS)
                     self._news.clear()
-                self._take(write)
+                self._write_done(write)
                 tick()
                 if self._failed is not None:
                     raise self._failed
         finally:
             for chunk in list(self._chunks):
                 chunk.cancel()
-            self._take(write)
+            self._write_done(write)
 
     def _fill(self, rows: Iterator[FileRow]) -> bool:
         """Hand over as many rows as there is room for, and return whether there are no more."""
@@ -101,7 +101,7 @@ class Window:
             self._failed = self._failed or RuntimeError("the reward was closed while it scored a file")
         self._news.set()
 
-    def _take(self, write: Callable[[list[Done]], None]) -> None:
+    def _write_done(self, write: Callable[[list[Done]], None]) -> None:
         taken = [self._done.popleft() for _ in range(len(self._done))]
         self._in_flight -= len(taken)
         if taken:

@@ -73,11 +73,11 @@ class TokenizerCheck:
         """
         async with self._lock:
             if not self._done:
-                self._problem, self._done = await self._found(), True
+                self._problem, self._done = await self._mismatch(), True
         if self._problem is not None:
             raise ConfigError(self._field, self._problem)
 
-    async def _found(self) -> str | None:
+    async def _mismatch(self) -> str | None:
         try:
             answer = await self._pool.post(SCORE_PATH, {"input": list(PROBES)}, label="the check of the tokenizer")
         except SampleError as error:

@@ -65,7 +65,7 @@ class Zygote:
         except OSError as error:
             raise SandboxError(f"the sandbox's parent process cannot be started: {error}") from error
         try:
-            problem = self._asked({"preload": list(preload)}, seconds=START_SECONDS)["problem"]
+            problem = self._request({"preload": list(preload)}, seconds=START_SECONDS)["problem"]
         except BaseException:
             self.close()
             raise
@@ -84,11 +84,11 @@ class Zygote:
 
     def fork(self, talk: socket.socket, output: int, errors: int) -> int:
         """Return the id of a new process, which has a socket to talk by, and its standard output and error."""
-        return int(self._asked({"fork": True}, descriptors=[talk.fileno(), output, errors])["pid"])
+        return int(self._request({"fork": True}, descriptors=[talk.fileno(), output, errors])["pid"])
 
     def reap(self, pid: int) -> Mapping[str, Any]:
         """Return `status` (an exit code, or minus a signal's number) and `cpu_seconds` of a process that was killed."""
-        ended: Mapping[str, Any] = self._asked({"reap": pid})
+        ended: Mapping[str, Any] = self._request({"reap": pid})
         return ended
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class Zygote:
         self._sock.close()
         self._process.returncode = 0  # else Popen warns that it still runs
 
-    def _asked(
+    def _request(
         self,
         request: Mapping[str, Any],
         *,

@@ -47,7 +47,7 @@ def serve(talk: int, *, parent: int) -> None:
     if folder:
         sys.path.insert(0, folder)
     _seed_random_numbers(setup["seed"])
-    program = _Program(ask=lambda question: _asked(talk, question))
+    program = _Program(ask=lambda question: _exchange(talk, question))
     while True:
         try:
             question = receive(read)
@@ -56,7 +56,7 @@ def serve(talk: int, *, parent: int) -> None:
         write(talk, _answered(program, question))
 
 
-def _asked(talk: int, question: Mapping[str, Any]) -> Any:
+def _exchange(talk: int, question: Mapping[str, Any]) -> Any:
     send(talk, question)
     return receive(partial(os.read, talk))
 

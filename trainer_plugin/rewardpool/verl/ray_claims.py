@@ -46,12 +46,12 @@ class RayClaims:
             ) from error
 
     async def for_group(self, group: Hashable) -> Mapping[str, str]:
-        return await self._asked("for_group", group)
+        return await self._call("for_group", group)
 
     async def enter(self, group: Hashable, answered: Answered) -> Mapping[str, str]:
-        return await self._asked("enter", group, answered)
+        return await self._call("enter", group, answered)
 
-    async def _asked(self, name: str, *given: Any) -> Mapping[str, str]:
+    async def _call(self, name: str, *given: Any) -> Mapping[str, str]:
         from ray.exceptions import ActorDiedError, RayError
 
         try:

@@ -80,7 +80,7 @@ class ApiServer:
             yield cls(session, address.url, proxy=address.proxy or proxy_of_environment(address.url))
 
     @asynccontextmanager
-    async def asked(
+    async def request(
         self, path: str, *, token: str, query: Mapping[str, str] | None = None, body: Object | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a GET, or with a body a POST, as the token's owner.

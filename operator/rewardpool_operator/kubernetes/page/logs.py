@@ -19,7 +19,7 @@ async def end_of_log(server: ApiServer, namespace: str, pod: str, container: str
         OSError: the API server does not answer.
     """
     query = {"container": container, "tailLines": str(TAIL_LINES), "limitBytes": str(LIMIT_BYTES)}
-    async with server.asked(PODS.path(namespace, pod, "log"), token=token, query=query) as response:
+    async with server.request(PODS.path(namespace, pod, "log"), token=token, query=query) as response:
         if response.status != 200:
             raise NotShownError(await refusal_of(response) or f"no log ({response.status})")
         text = bytearray()

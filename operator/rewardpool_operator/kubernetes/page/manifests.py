@@ -21,7 +21,7 @@ async def stored_manifest(server: ApiServer, namespace: str, pool: str, *, token
         OSError: the API server does not answer.
     """
     query = {"fieldSelector": f"metadata.name={pool}", "limit": "1"}
-    async with server.asked(POOLS.path(namespace), token=token, query=query) as response:
+    async with server.request(POOLS.path(namespace), token=token, query=query) as response:
         if response.status != 200:
             raise NotShownError(await refusal_of(response) or f"no manifest ({response.status})")
         try:

@@ -87,7 +87,7 @@ class Remembered(Generic[K, V]):
         """The answer; raises what asking raises."""
         known = self._answers.get(question)
         if known is None or self._clock() >= known[0] or _has_failed(known[1]):
-            task = asyncio.ensure_future(_asked(ask))
+            task = asyncio.ensure_future(_awaited(ask))
             task.add_done_callback(_has_failed)  # somebody who went away needs no words about it in the log
             known = self._answers[question] = (self._clock() + self._seconds, task)
             self._answers.move_to_end(question)
@@ -116,10 +116,10 @@ class Reviews:
         if not _TOKEN.fullmatch(token):
             return None
 
-        async def ask() -> User | None:
+        async def call() -> User | None:
             return user_of(await self._review(USER_REVIEWS, token, {}))
 
-        return await self._users.get(_hash(token), ask)
+        return await self._users.get(_hash(token), call)
 
     async def may(self, token: str, verb: str, resource: Resource, namespace: str) -> bool:
         """Return whether the token's user may do that in the namespace; a right in all namespaces is asked for once.
@@ -131,10 +131,10 @@ class Reviews:
         return await self._has(token, everywhere) or await self._has(token, replace(everywhere, namespace=namespace))
 
     async def _has(self, token: str, right: Right) -> bool:
-        async def ask() -> bool:
+        async def call() -> bool:
             return is_allowed(await self._review(ACCESS_REVIEWS, token, {"spec": access_spec(right)}))
 
-        return await self._rights.get((_hash(token), right), ask)
+        return await self._rights.get((_hash(token), right), call)
 
     async def _review(self, resource: Resource, token: str, asked: Object) -> Object:
         """The status that the API server gives a review; empty where it does not take the token.
@@ -144,7 +144,7 @@ class Reviews:
         """
         kind = _KINDS[resource]
         manifest = {"apiVersion": f"{resource.group}/{resource.version}", "kind": kind, **asked}
-        async with self._calls, self._server.asked(resource.path(""), token=token, body=manifest) as response:
+        async with self._calls, self._server.request(resource.path(""), token=token, body=manifest) as response:
             if response.status == 401:
                 return {}
             try:
@@ -170,8 +170,8 @@ def _hash(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-async def _asked(ask: Callable[[], Awaitable[V]]) -> V:
-    return await ask()
+async def _awaited(call: Callable[[], Awaitable[V]]) -> V:
+    return await call()
 
 
 def _has_failed(task: "asyncio.Task[Any]") -> bool:

@@ -90,8 +90,8 @@ class Measured:
     alone: dict[int, Numbers] = field(default_factory=dict)
     others: list[tuple[str, dict[int, Numbers]]] = field(default_factory=list)
 
-    def take(self, step: Step, answers: Sequence[Numbers]) -> None:
-        """Take in the answers of one step."""
+    def add(self, step: Step, answers: Sequence[Numbers]) -> None:
+        """Add the answers of one step."""
         way, positions = step
         found = dict(zip(positions, answers, strict=True))
         if way == ALONE:
@@ -166,7 +166,7 @@ async def certify(
             if not asking.done():
                 missing = f"too slow: {done} of {len(PLAN)} requests were answered within {seconds:g} s"
                 break
-            measured.take(step, asking.result())
+            measured.add(step, asking.result())
         except CannotAskError as error:
             missing = f"the engine refuses a sample: {error}"
             break

@@ -233,13 +233,13 @@ class Engine:
         if settings.model_type == "Generative" or not settings.certificate_seconds:
             return {}
 
-        async def ask(samples: Sequence[list[int]]) -> Sequence[certificate.Numbers]:
+        async def measure(samples: Sequence[list[int]]) -> Sequence[certificate.Numbers]:
             if is_teacher:
                 return await asyncio.gather(*(self._logprobs_of(scope, sample) for sample in samples))
             return await self._scores_of(scope, described["model"], samples)
 
         return await certificate.certify(
-            ask,
+            measure,
             certificate.fixed_samples(
                 prompt_tokens=certificate.UNCACHED_TOKENS if is_teacher else certificate.PROMPT_TOKENS,
                 most_tokens=described["max_model_len"],

@@ -1,15 +1,15 @@
-"""Wish of a policy for a number of replicas."""
+"""Number of replicas that a policy proposes."""
 
 import math
 from dataclasses import dataclass
 from typing import Final, Self
 
 MOST: Final = 1e9
-"""Most replicas that a policy can want."""
+"""Most replicas that a policy can propose."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class Proposal:
     """A number of replicas with its reason."""
 
     exact: float
@@ -18,7 +18,7 @@ class Ask:
 
     @classmethod
     def whole(cls, replicas: int, reason: str) -> Self:
-        """Return an ask for so many, without a fraction."""
+        """Return a proposal of so many, without a fraction."""
         return cls(exact=float(replicas), reason=reason)
 
     @property
