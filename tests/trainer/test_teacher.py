@@ -140,6 +140,13 @@ async def test_what_is_never_whole_is_an_error_that_says_what_is_missing() -> No
     assert (missing.value.kind, missing.value.fault) == ("invalid_response", "infra")
 
 
+async def test_an_answer_that_is_not_whole_names_its_worker() -> None:
+    async with FakeWorker(afterwards=spoilt(rows=4)) as worker:
+        worker.name = "teacher-0"
+        with pytest.raises(ScoreError, match="worker teacher-0: the answer's rows is 4, and 5 was asked"):
+            await ask(worker, most=1)
+
+
 async def test_a_worker_that_stands_still_costs_no_answer() -> None:
     async with teacher(hangs) as worker:
         config = RewardConfig(url=worker.url, timeout=60)

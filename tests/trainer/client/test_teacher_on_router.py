@@ -9,17 +9,19 @@ import os
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.fleet import ROOT, Fleet, Program, server_python
 from support.tiny_teacher import VOCABULARY, computed
 
-from rewardpool import Logprobs, Pool, Report, RewardConfig
-from rewardpool_api.names import ENV_KEY_FILE
+from rewardpool import Logprobs, Pool, Report, RewardConfig, SampleError
+from rewardpool_api.names import ENV_KEY_FILE, ENV_WORKER
 from rewardpool_api.teacher_wire import question
 
 pytestmark = pytest.mark.real
@@ -37,14 +39,23 @@ class Served:
     fleet: Fleet
     teachers: list[Program]
 
+    def pool(self, **settings: Any) -> Pool:
+        """By the fleet's router."""
+        return Pool(RewardConfig(url=self.fleet.router.url, key_file=self.fleet.key_file, **settings))
+
+
+def command(port: int, *, wrong: str | None) -> list[str]:
+    flags = [] if wrong is None else ["--wrong", wrong]
+    return [server_python(), "-m", "support.teacher_process", "--port", str(port), *flags]
+
 
 @asynccontextmanager
-async def served(folder: Path, *, workers: int) -> AsyncIterator[Served]:
+async def served(folder: Path, *, workers: int, wrong: Mapping[int, str] = {}) -> AsyncIterator[Served]:
     (folder / "key").write_text(KEY)
     teachers = [
         Program(
-            lambda port: [server_python(), "-m", "support.teacher_process", "--port", str(port)],
-            env={ENV_KEY_FILE: str(folder / "key"), "PYTHONPATH": PATH},
+            partial(command, wrong=wrong.get(index)),
+            env={ENV_KEY_FILE: str(folder / "key"), ENV_WORKER: f"teacher-{index}", "PYTHONPATH": PATH},
             log=folder / f"teacher-{index}.log",
         )
         for index in range(workers)
@@ -98,22 +109,24 @@ Faults = Callable[[Served, Asked], "asyncio.Future[None]"]
 async def asked_during(folder: Path, count: int, faults: Faults, *, workers: int) -> tuple[Asked, Report]:
     """Ask about so many sequences during some faults."""
     asked = Asked(sequences(count))
-    async with served(folder, workers=workers) as there:
-        config = RewardConfig(url=there.fleet.router.url, key_file=there.fleet.key_file, concurrency=32, timeout=120)
-        async with Pool(config) as pool, asyncio.TaskGroup() as group:
-            trouble = asyncio.ensure_future(faults(there, asked))
-            crowd = iter(range(count))
+    async with (
+        served(folder, workers=workers) as there,
+        there.pool(concurrency=32, timeout=120) as pool,
+        asyncio.TaskGroup() as group,
+    ):
+        trouble = asyncio.ensure_future(faults(there, asked))
+        crowd = iter(range(count))
 
-            async def work() -> None:
-                for index in crowd:
-                    await asked.ask(pool, index)
+        async def work() -> None:
+            for index in crowd:
+                await asked.ask(pool, index)
 
-            workers_of_the_crowd = [group.create_task(work()) for _ in range(64)]
-            await asyncio.wait(workers_of_the_crowd)
-            trouble.cancel()
-            done = (await asyncio.gather(trouble, return_exceptions=True))[0]
-            assert done is None or isinstance(done, asyncio.CancelledError), done
-            return asked, pool.report()
+        workers_of_the_crowd = [group.create_task(work()) for _ in range(64)]
+        await asyncio.wait(workers_of_the_crowd)
+        trouble.cancel()
+        done = (await asyncio.gather(trouble, return_exceptions=True))[0]
+        assert done is None or isinstance(done, asyncio.CancelledError), done
+        return asked, pool.report()
 
 
 async def test_no_position_is_lost_or_wrong_while_workers_die_and_the_router_is_restarted(tmp_path: Path) -> None:
@@ -134,6 +147,37 @@ async def test_no_position_is_lost_or_wrong_while_workers_die_and_the_router_is_
     asked.check()
     assert report.retries
     print(f"slowest of 300: {asked.slowest:.1f} s; {report}")
+
+
+async def test_what_a_worker_gets_wrong_another_one_answers(tmp_path: Path) -> None:
+    asked = Asked(sequences(40))
+    wrong = {0: "logits", 1: "null", 2: "-9999"}
+    async with served(tmp_path, workers=4, wrong=wrong) as there, there.pool() as pool:
+        await asyncio.gather(*(asked.ask(pool, index) for index in range(40)))
+    asked.check()
+    for index in wrong:
+        assert "the engine's log-probabilities are wrong" in (tmp_path / f"teacher-{index}.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("logits", r"9\.9.*, not a log-probability"),
+        ("-9999", "-9999.0, not a log-probability"),
+        ("null", "no log-probabilities"),
+        ("nan", "not a finite number"),
+    ],
+)
+async def test_a_sequence_that_its_worker_gets_wrong_has_an_error_that_names_the_worker_and_the_fault(
+    tmp_path: Path, wrong: str, said: str
+) -> None:
+    async with served(tmp_path, workers=1, wrong={0: wrong}) as there:
+        # The router would try so often by itself that it has no worker left in the end.
+        config = RewardConfig(url=there.teachers[0].url, key_file=there.fleet.key_file, max_attempts=2)
+        async with Pool(config) as pool:
+            with pytest.raises(SampleError, match=f"worker teacher-0: the engine's log-prob.*{said}") as failed:
+                await pool.logprobs([1, 2, 3])
+    assert (failed.value.fault, failed.value.kind) == ("infra", "worker")
 
 
 @pytest.mark.long

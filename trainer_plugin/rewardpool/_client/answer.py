@@ -93,13 +93,17 @@ def _read(
     try:
         answer = parse_object(body)
         by = signature_in(answer, echo)
-        found = read(answer)
-    except (InvalidResponseError, BadAnswerError) as error:
+    except InvalidResponseError as error:
         raise RetryableError("invalid_response", str(error)) from error
     except OtherRevisionError as error:
         raise AnotherRevisionError(error) from None
     except OtherTokenizerError as error:
         raise WrongTokenizerError(samples, error.signature.revision, error.signature.tokenizer) from error
+    try:
+        found = read(answer)
+    except (InvalidResponseError, BadAnswerError) as error:
+        name = by.worker.name
+        raise RetryableError("invalid_response", str(error) if name is None else f"worker {name}: {error}") from error
     if isinstance(found, CallerError):
         raise _sample_error(found, samples)
     return found, by

@@ -69,15 +69,16 @@ def only_200(answer: Answer) -> Answer:
     return answer
 
 
-def fault(status: int, message: str) -> Answer:
-    """Return the answer that says that the engine failed."""
-    return Answer(status, json.dumps({"error": {"code": "engine_fault", "message": message}}).encode())
+def fault(status: int, message: str, *, worker: str) -> Answer:
+    """Return the answer that says that the engine of a worker failed."""
+    error = {"code": "engine_fault", "message": f"worker {worker}: {message}"}
+    return Answer(status, json.dumps({"error": error}).encode())
 
 
-def engine_fault(answer: Answer) -> Answer:
+def engine_fault(answer: Answer, *, worker: str) -> Answer:
     """Return an engine's failure as it is passed on: its own words, under a status that is never the caller's fault."""
     status = answer.status if answer.status >= 500 or answer.status == 429 else 500
     said = answer.body[:2000].decode(errors="replace")
     if NOT_FINITE in said:
         said = f"the engine's score is NaN or infinite ({said})"
-    return fault(status, f"the engine answered {answer.status}: {said}")
+    return fault(status, f"the engine answered {answer.status}: {said}", worker=worker)

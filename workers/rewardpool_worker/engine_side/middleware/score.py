@@ -182,7 +182,7 @@ class ScoreMiddleware:
             await self._answer(scope, send, error.refusal.to_wire())
         except EngineFaultError as error:
             log.error("%s", error)  # noqa: TRY400 - the message says it all; a traceback per sample would not
-            await send_answer(send, fault(500, str(error)))
+            await send_answer(send, fault(500, str(error), worker=self._name))
 
     async def _serve_scores(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         said, samples = parse_request(body)
@@ -194,7 +194,7 @@ class ScoreMiddleware:
             refusal = await self._engine.refusal(scope, answer, complaint, countables(model, samples))
             await self._answer(scope, send, refusal.to_wire())
         elif answer.status != 200:
-            await send_answer(send, engine_fault(answer))
+            await send_answer(send, engine_fault(answer, worker=self._name))
         else:
             await self._answer(scope, send, self._engine.read_scores(answer, model, len(samples)))
             self._readiness.scored()
@@ -253,7 +253,7 @@ class ScoreMiddleware:
             return
         complaint = caller_complaint(answer)
         if complaint is None:
-            await send_answer(send, engine_fault(answer))
+            await send_answer(send, engine_fault(answer, worker=self._name))
         else:
             refusal = await self._engine.refusal(scope, answer, complaint, countable_chat(request))
             await self._answer(scope, send, refusal.to_wire())
