@@ -322,6 +322,70 @@ def test_what_is_no_tokenizer_is_refused_by_name() -> None:
         Teacher("http://127.0.0.1:9", tokenizer=7).__enter__()
 
 
+# Several teachers.
+
+
+async def test_each_sequence_is_asked_of_the_teacher_that_is_named_for_it() -> None:
+    async with teacher() as maths, teacher() as code:
+        it = Teacher({"maths": maths.url, "code": {"url": code.url}, "algebra": maths.url}, timeout=9)
+        async with it:
+            names = ["code", "maths", "algebra", "code"]
+            sequences = [[1, 2], [3, 4], [5, 6], [7, 8]]
+            found = await asyncio.to_thread(it, sequences, teacher=names)
+            assert equal(await it.logprobs(IDS, teacher="code"), question(IDS))
+            assert len(await asyncio.to_thread(it, sequences, teacher="maths")) == 4
+            assert list(it.pools) == ["maths", "code", "algebra"]
+            assert it.pools["maths"] is it.pools["algebra"]
+            assert it.pools["code"].report().scored == 3
+    assert all(equal(one, question(ids)) for one, ids in zip(found, sequences, strict=True))
+    assert (len(maths.requests), len(code.requests)) == (6, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("prose", "teacher is 'prose', which is not known: name one of maths, code"), (None, "teacher is missing: name")],
+)
+async def test_a_teacher_that_is_not_there_is_refused_by_name_with_the_known_ones(name: str | None, said: str) -> None:
+    async with teacher() as worker, Teacher({"maths": worker.url, "code": worker.url}) as it:
+        with pytest.raises(ValueError, match=said):
+            await it.logprobs(IDS, teacher=name)
+        with pytest.raises(ValueError, match=said):
+            await asyncio.to_thread(it, [IDS, IDS], teacher=["maths", name])
+        with pytest.raises(ValueError, match=said):
+            async with it.awake(teacher=name):
+                pass
+    assert worker.requests == []
+
+
+def test_the_only_teacher_has_no_name() -> None:
+    with pytest.raises(ValueError, match="teacher is 'maths', and there is one teacher, which has no name"):
+        Teacher("http://127.0.0.1:9")([IDS], teacher="maths")
+
+
+def test_wrong_fields_of_several_teachers_are_all_named() -> None:
+    with pytest.raises(ConfigError) as wrong:
+        Teacher({"maths": "teacher-maths", "code": 7, "prose": {"pool": "rl/prose", "timeout": -1}})
+    for said in ("maths.pool: must be namespace/name", "code: must be namespace/name", "prose.timeout"):
+        assert said in str(wrong.value)
+
+
+async def test_the_vocabulary_of_each_of_several_teachers_is_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    on_this_machine(monkeypatch, tmp_path)
+    async with teacher() as worker, teacher() as other:
+        write_local_pool(tmp_path, url=other.url, model_type="Teacher", revisions=revisions("0123456789abcdef"))
+        several = Teacher({"maths": worker.url, "code": "rl/skywork"}, tokenizer=STUDENTS)
+        with pytest.raises(ConfigError, match="hf://org/teacher of rl/skywork has 0123456789abcdef"):
+            await asyncio.to_thread(several.__enter__)
+        write_local_pool(tmp_path, url=other.url, model_type="Teacher", revisions=revisions(DIGEST))
+        worker.tokenizer = "0123456789abcdef"
+        async with several:
+            assert equal(await several.logprobs(IDS, teacher="code"), question(IDS))
+            with pytest.raises(WrongTokenizerError):
+                await several.logprobs(IDS, teacher="maths")
+
+
 # Without an event loop.
 
 
@@ -392,7 +456,7 @@ async def test_one_that_is_left_open_says_so() -> None:
 
 
 def test_as_many_starts_as_sequences_are_asked_for() -> None:
-    with pytest.raises(ValueError, match="2 sequences, 1 of start and 2 of ids: give as many of each"):
+    with pytest.raises(ValueError, match="2 sequences, 1 of start, 2 of ids and 2 of teacher: give as"):
         Teacher("http://127.0.0.1:9")([IDS, IDS], start=[1])
 
 

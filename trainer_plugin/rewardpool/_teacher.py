@@ -1,4 +1,4 @@
-"""The front door of teachers: log-probabilities of given tokens by a pool of type Teacher.
+"""The front door of teachers: log-probabilities of given tokens by pools of type Teacher.
 
 import rewardpool
 
@@ -9,23 +9,27 @@ logprobs = teacher([[9, 4, 7], [9, 4]], top_k=8)
 import asyncio
 import concurrent.futures
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rewardpool._client.blocking import BlockingPool
 from rewardpool._client.front_door import FrontDoor
+from rewardpool._client.loop_thread import LoopThread
 from rewardpool._client.per_process import PerProcess
 from rewardpool._client.pool import Pool
 from rewardpool._client.wake_lock import WITHIN_SECONDS
-from rewardpool._config import RewardConfig
+from rewardpool._config import RewardConfig, pool_fields
 from rewardpool._logprobs import Logprobs
+from rewardpool._mistakes import Mistakes
 from rewardpool._rewards.cross_loop import awake_elsewhere
 from rewardpool._vocabulary import check_vocabulary, digest_of
-from rewardpool.errors import LogprobsMissingError, SampleError
+from rewardpool.errors import ConfigError, LogprobsMissingError, SampleError
+
+Name = str | None  # of one of several teachers; None of the only one
+Pools = Mapping[Name, Pool]
 
 
-class Teacher(FrontDoor[BlockingPool]):
+class Teacher(FrontDoor[LoopThread[Pools]]):
     """Gives log-probabilities of token ids; any thread and any event loop may use it.
 
     It is opened when it is first used, or by `with`, and closed for good by `close` or the end of `with`; copies in
@@ -33,23 +37,21 @@ class Teacher(FrontDoor[BlockingPool]):
 
     Args:
         teacher: `namespace/name` of a pool of type Teacher; the URL of its router; or the fields of a `RewardConfig`.
-        tokenizer: The student's: one of transformers', or its folder or hub name. Its vocabulary is compared with the
-            teacher's when the pool is opened, and with each answer's; without one it is not.
+            Several: a mapping from names, none of which is such a field, to these.
+        tokenizer: The student's: one of transformers', or its folder or hub name. Its vocabulary is compared with each
+            teacher's when the pools are opened, and with each answer's; without one it is not.
         settings: Fields that win over those, such as `timeout` (seconds for one sequence).
 
     Raises:
         ConfigError: Fields are wrong; it names them all.
     """
 
-    _lazy: "_LazyPool"
+    _lazy: "_LazyPools"
 
     def __init__(
         self, teacher: str | Mapping[str, Any] | RewardConfig, *, tokenizer: Any = None, **settings: Any
     ) -> None:
-        config = RewardConfig.of(teacher)
-        if settings:
-            config = RewardConfig.parse({**config.model_dump(exclude_unset=True), **settings}, path="")
-        self._lazy = _LazyPool(config, tokenizer)
+        self._lazy = _LazyPools(_configs(teacher, settings), tokenizer)
 
     def __repr__(self) -> str:
         return repr(self._lazy)
@@ -61,6 +63,7 @@ class Teacher(FrontDoor[BlockingPool]):
         start: int | Sequence[int] = 1,
         top_k: int = 0,
         ids: Iterable[Any] | None = None,
+        teacher: str | Sequence[str] | None = None,
     ) -> list[Logprobs]:
         """Ask about a batch, and wait for all of it.
 
@@ -69,6 +72,7 @@ class Teacher(FrontDoor[BlockingPool]):
             start: Position of the first token of interest, of all of them or of each; such as the prompt's length.
             top_k: Most likely tokens at each position.
             ids: Of each sequence, further tokens at each position; shape (sequences, n - start, m).
+            teacher: Of several, the name of the one to ask, about all of them or about each.
 
         Returns:
             An answer for each sequence, in their order.
@@ -77,91 +81,155 @@ class Teacher(FrontDoor[BlockingPool]):
             ConfigError: The student's tokenizer has another vocabulary, or cannot be loaded.
             LogprobsMissingError: Sequences have no answer; it has their indices, and the answers of the others.
             PoolError: The pool cannot be used.
-            ValueError: There are not as many of one as of the others.
+            ValueError: There are not as many of one as of the others, or no teacher of that name; nothing is asked.
             RuntimeError: It is closed.
         """
         given = list(sequences)
         starts = [start] * len(given) if isinstance(start, int) else list(start)
         further = [None] * len(given) if ids is None else list(ids)
-        if not len(starts) == len(further) == len(given):
+        teachers = [teacher] * len(given) if teacher is None or isinstance(teacher, str) else list(teacher)
+        if not len(starts) == len(further) == len(teachers) == len(given):
             raise ValueError(
-                f"there are {len(given)} sequences, {len(starts)} of start and {len(further)} of ids: give as many of"
-                " each"
+                f"there are {len(given)} sequences, {len(starts)} of start, {len(further)} of ids and {len(teachers)}"
+                " of teacher: give as many of each"
             )
-        pool = self._opened()
+        for one in dict.fromkeys(teachers):
+            self._lazy.check(one)
+        pools = self._opened()
         futures = [
-            pool.start(
-                pool.opened.logprobs(
+            pools.start(
+                pools.opened[name].logprobs(
                     tokens, start=first, top_k=top_k, ids=more, label=f"#{index}", vocabulary=self._lazy.vocabulary
                 )
             )
-            for index, (tokens, first, more) in enumerate(zip(given, starts, further, strict=True))
+            for index, (tokens, first, more, name) in enumerate(zip(given, starts, further, teachers, strict=True))
         ]
         return _results(futures)
 
-    async def logprobs(self, token_ids: Any, *, start: int = 1, top_k: int = 0, ids: Any = None) -> Logprobs:
-        """Ask about one sequence, see `Pool.logprobs`.
+    async def logprobs(
+        self, token_ids: Any, *, start: int = 1, top_k: int = 0, ids: Any = None, teacher: str | None = None
+    ) -> Logprobs:
+        """Ask about one sequence, see `Pool.logprobs`; of several teachers, the one of that name.
 
         Raises:
             SampleError: The sequence has no answer.
             PoolError: The pool cannot be used.
+            ValueError: There is no teacher of that name.
             RuntimeError: It is closed.
         """
-        pool = await asyncio.to_thread(self._opened)
-        asking = pool.opened.logprobs(token_ids, start=start, top_k=top_k, ids=ids, vocabulary=self._lazy.vocabulary)
-        return await asyncio.wrap_future(pool.start(asking))
+        self._lazy.check(teacher)
+        pools = await asyncio.to_thread(self._opened)
+        asking = pools.opened[teacher].logprobs(
+            token_ids, start=start, top_k=top_k, ids=ids, vocabulary=self._lazy.vocabulary
+        )
+        return await asyncio.wrap_future(pools.start(asking))
 
     @asynccontextmanager
-    async def awake(self, *, within_seconds: float = WITHIN_SECONDS) -> AsyncGenerator[None, None]:
+    async def awake(
+        self, *, within_seconds: float = WITHIN_SECONDS, teacher: str | None = None
+    ) -> AsyncGenerator[None, None]:
         """Within this block, on any event loop, a pool that shares the trainer's GPUs is awake; see `Pool.awake`.
 
-        A block that is cancelled or fails lets go of the pool and does not wait until it sleeps.
+        A block that is cancelled or fails lets go of the pool and does not wait until it sleeps. Of several teachers
+        it is the one of that name.
         """
-        pool = await asyncio.to_thread(self._opened)
-        async with awake_elsewhere(pool.start, [pool.opened.awake(within_seconds=within_seconds)]):
+        self._lazy.check(teacher)
+        pools = await asyncio.to_thread(self._opened)
+        async with awake_elsewhere(pools.start, [pools.opened[teacher].awake(within_seconds=within_seconds)]):
             yield
 
     def sleeping_folder(self) -> Path | None:
-        """The folder of its pool, if that sleeps on this machine; see `Pool.sleeping_folder`."""
-        pool = self._opened()
-        return pool.run(pool.opened.sleeping_folder())
+        """The folder of its only pool, if that sleeps on this machine; see `Pool.sleeping_folder`."""
+        return self._opened().run(self.pool.sleeping_folder())
 
     @property
     def pool(self) -> Pool:
-        """The open pool; its `report`, `demand` and `endpoint` may be used from any thread."""
-        return self._opened().opened
+        """The only pool, open; its `report`, `demand` and `endpoint` may be used from any thread."""
+        self._lazy.check(None)
+        return self._opened().opened[None]
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """The open pools of several teachers by their names; empty with one."""
+        return {name: pool for name, pool in self._opened().opened.items() if name is not None}
 
 
-class _LazyPool(PerProcess[BlockingPool]):
-    def __init__(self, config: RewardConfig, tokenizer: Any) -> None:
-        self._config = config
+class _LazyPools(PerProcess[LoopThread[Pools]]):
+    def __init__(self, configs: Mapping[Name, RewardConfig], tokenizer: Any) -> None:
+        self._configs = configs
         self._tokenizer = tokenizer
         self.vocabulary: str | None = None
         """Digest of the student's; None until it is opened, and without a tokenizer."""
         super().__init__()
 
     def __repr__(self) -> str:
-        return f"<Teacher {self._config.pool or self._config.url}>"
+        said = {name: config.pool or config.url for name, config in self._configs.items()}
+        listed = ", ".join(f"{pool}" if name is None else f"{name}: {pool}" for name, pool in said.items())
+        return f"<Teacher {listed}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"_config": self._config, "_tokenizer": self._tokenizer, "vocabulary": None}
+        own = {"_configs": self._configs, "_tokenizer": self._tokenizer, "vocabulary": None}
         return {**super().__getstate__(), **own}
 
-    def _open(self) -> BlockingPool:
+    def check(self, teacher: Name) -> None:
+        """Raise ValueError unless there is a teacher of that name; None is that of the only one."""
+        if teacher in self._configs:
+            return
+        if None in self._configs:
+            raise ValueError(f"teacher is {teacher!r}, and there is one teacher, which has no name: leave it out")
+        known = ", ".join(f"{name}" for name in self._configs)
+        said = "is missing" if teacher is None else f"is {teacher!r}, which is not known"
+        raise ValueError(f"teacher {said}: name one of {known}")
+
+    def _open(self) -> LoopThread[Pools]:
         if self._tokenizer is not None:
             self.vocabulary = digest_of(self._tokenizer, field="tokenizer")
-        pool = BlockingPool(self._config)
-        try:
-            if self.vocabulary is not None:
-                check_vocabulary(self.vocabulary, pool.endpoint, field="tokenizer")
-        except BaseException:
-            pool.close()
-            raise
-        return pool
+        return LoopThread(_open_pools(self._configs, self.vocabulary), what="the teacher")
 
     @property
     def _called(self) -> str:
         return repr(self)
+
+
+@asynccontextmanager
+async def _open_pools(configs: Mapping[Name, RewardConfig], vocabulary: str | None) -> AsyncGenerator[Pools, None]:
+    async with AsyncExitStack() as stack:
+        opened: list[tuple[RewardConfig, Pool]] = []
+        pools: dict[Name, Pool] = {}
+        for name, config in configs.items():
+            # Each once: its questions are announced and reported as one pool's.
+            pool = next((pool for known, pool in opened if known == config), None)
+            if pool is None:
+                pool = await stack.enter_async_context(Pool(config))
+                opened.append((config, pool))
+                if vocabulary is not None:
+                    check_vocabulary(vocabulary, pool.endpoint, field="tokenizer")
+            pools[name] = pool
+        yield pools
+
+
+def _configs(teacher: str | Mapping[str, Any] | RewardConfig, settings: Mapping[str, Any]) -> dict[Name, RewardConfig]:
+    """Return the config of the only teacher, or those of several by their names."""
+    if not isinstance(teacher, Mapping) or not teacher or teacher.keys() & RewardConfig.model_fields.keys():
+        return {None: _config(teacher, settings, path="")}
+    mistakes = Mistakes()
+    configs: dict[Name, RewardConfig] = {}
+    for name, one in teacher.items():
+        with mistakes.gather():
+            configs[name] = _config(one, settings, path=str(name))
+    mistakes.check()
+    return configs
+
+
+def _config(teacher: Any, settings: Mapping[str, Any], *, path: str) -> RewardConfig:
+    if isinstance(teacher, RewardConfig):
+        teacher = teacher.model_dump(exclude_unset=True)
+    fields = pool_fields(teacher) if isinstance(teacher, str) else teacher
+    if not isinstance(fields, Mapping):
+        raise ConfigError(
+            path or "teacher", f"must be namespace/name of a pool, its URL, or its fields, not {fields!r:.60}"
+        )
+    return RewardConfig.parse({**fields, **settings}, path=path)
 
 
 def _results(futures: Sequence["concurrent.futures.Future[Logprobs]"]) -> list[Logprobs]:
