@@ -73,7 +73,7 @@ def _content(source: Path | bytes | str, origin: str) -> bytes:
     return content
 
 
-_KEEPS_NULLS: Final = (("spec", "worker", "podTemplate"), ("spec", "router", "podTemplate"))
+_KEEPS_NULLS: Final = tuple(("spec", part, "podTemplate") for part in ("worker", "router", "gateway"))
 
 
 def _without_nulls(value: Any, path: tuple[str, ...] = ()) -> Any:

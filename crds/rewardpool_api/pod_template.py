@@ -24,7 +24,8 @@ _FOR_WORKERS: Final[Mapping[str, str]] = {
 """Field of such a container -> what to do without it."""
 _ELSEWHERE: Final = ("PYTHONPATH", *HUB_FOLDERS)
 """Variables that `spec.engine.env` takes, since RewardPool has to know of them."""
-_OF_ROUTERS: Final = re.compile("REWARDPOOL_.*")
+_BEFORE_WORKERS: Final = re.compile("REWARDPOOL_.*")
+"""Variables of routers and gateways."""
 
 
 def _without_own(component: str) -> AfterValidator:
@@ -53,7 +54,7 @@ def _in_container(container: Mapping[str, Any], component: str, place: str) -> I
     if not isinstance(name, str):
         return
     of_engine = component == "worker" and _WORKERS.fullmatch(name) is not None
-    if not of_engine and (component, name) != ("router", "router"):
+    if not of_engine and name != component:
         return
     for field, instead in _FOR_WORKERS.items():
         if of_engine and container.get(field) is not None:
@@ -66,7 +67,7 @@ def _in_container(container: Mapping[str, Any], component: str, place: str) -> I
         if not isinstance(given, str):
             continue
         said = f"{place}.env[{index}].name must not be {given}"
-        if re.match(OWN_VARIABLE, given) or (not of_engine and _OF_ROUTERS.fullmatch(given)):
+        if re.match(OWN_VARIABLE, given) or (not of_engine and _BEFORE_WORKERS.fullmatch(given)):
             yield f"{said}, by which RewardPool configures its pods: the pool's key is that of spec.router.auth"
         elif of_engine and given in _ELSEWHERE:
             yield f"{said}, which spec.engine.env takes"
@@ -75,3 +76,4 @@ def _in_container(container: Mapping[str, Any], component: str, place: str) -> I
 _ANYTHING: Final = Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
 WorkerTemplate = Annotated[dict[str, Any], _without_own("worker"), _ANYTHING]
 RouterTemplate = Annotated[dict[str, Any], _without_own("router"), _ANYTHING]
+GatewayTemplate = Annotated[dict[str, Any], _without_own("gateway"), _ANYTHING]

@@ -15,7 +15,7 @@ from rewardpool_api.engines import EngineName, engines_where
 from rewardpool_api.environment import EnvVar
 from rewardpool_api.inference import INFERRED, with_inferred
 from rewardpool_api.model import ModelSpec
-from rewardpool_api.pod_template import RouterTemplate
+from rewardpool_api.pod_template import GatewayTemplate, RouterTemplate
 from rewardpool_api.quantities import EntryName, ObjectName, ShortText
 from rewardpool_api.rules import ApiModel, Rule
 from rewardpool_api.sandbox import SandboxSpec, mib
@@ -173,6 +173,8 @@ class GatewaySpec(ApiModel):
     """Number of gateway replicas. One machine always runs one."""
     request_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = names.GATEWAY_TIMEOUT_SECONDS
     """Longest one sequence may take, with retries and the wait for a worker, before its request fails; shorter than the trainer's own limit."""
+    pod_template: GatewayTemplate = {}
+    """Merged over the rendered pod template of the gateways; containers merge by name (`gateway`)."""
 
 
 class NetworkSpec(ApiModel):

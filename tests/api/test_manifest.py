@@ -435,10 +435,11 @@ def test_a_pod_template_overrides_no_download(name):
         load_manifest(a_template("worker", container, field="initContainers"))
 
 
-def test_a_pod_template_overrides_no_key_of_a_router():
-    container = {"name": "router", "env": [{"name": "REWARDPOOL_ADMIN_KEY_FILE", "value": "/x"}]}
-    with pytest.raises(ManifestError, match=r"spec\.router\..*must not be REWARDPOOL_ADMIN_KEY_FILE"):
-        load_manifest(a_template("router", container))
+@pytest.mark.parametrize("component", ["router", "gateway"])
+def test_a_pod_template_overrides_no_key_of_a_router_or_gateway(component):
+    container = {"name": component, "env": [{"name": "REWARDPOOL_KEY_FILE", "value": "/x"}]}
+    with pytest.raises(ManifestError, match=rf"spec\.{component}\..*must not be REWARDPOOL_KEY_FILE"):
+        load_manifest(a_template(component, container))
 
 
 @pytest.mark.parametrize(

@@ -330,6 +330,15 @@ def test_the_longest_good_manifest_is_taken(control_plane: ControlPlane) -> None
     control_plane.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump(a_manifest(changes)))
 
 
+@pytest.mark.parametrize("part", ["worker", "router", "gateway"])
+def test_a_pod_template_is_stored_with_all_that_it_says(control_plane: ControlPlane, part: str) -> None:
+    template = {"spec": {"containers": [{"name": part, "anything": [1, {"b": True}]}]}}
+    changes = {"metadata.name": "template", "spec.model.type": "Teacher", f"spec.{part}.podTemplate": template}
+    asked = ("apply", "--dry-run=server", "--output=json", "-f", "-")
+    stored = json.loads(control_plane.kubectl(*asked, input=yaml.safe_dump(a_manifest(changes))))
+    assert stored["spec"][part]["podTemplate"] == template
+
+
 def test_a_pool_is_listed_scaled_and_described(control_plane: ControlPlane) -> None:
     kubectl = ("--namespace", NAMESPACE)
     control_plane.kubectl("apply", "-f", "-", input=yaml.safe_dump(a_manifest({"spec.replicas": 1})))

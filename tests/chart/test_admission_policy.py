@@ -56,8 +56,9 @@ def a_pool(spec: dict[str, Any] | None = None, *, name: str = "pool", namespace:
 
 
 def template(part: str, **pod: Any) -> dict[str, Any]:
-    """A spec whose `podTemplate` of worker or router has these fields of a pod."""
-    return {part: {"podTemplate": {"spec": pod}}}
+    """A spec whose `podTemplate` of worker, router or gateway has these fields of a pod."""
+    of_gateway = {"model": {"source": "hf://Skywork/model", "type": "Teacher"}} if part == "gateway" else {}
+    return {**of_gateway, part: {"podTemplate": {"spec": pod}}}
 
 
 def container(part: str, **fields: Any) -> dict[str, Any]:
@@ -132,6 +133,11 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a pod template that takes rights away": container(
         "router", securityContext={"capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": False}
     ),
+    "a gateway's pod template of the lists": template(
+        "gateway",
+        nodeSelector={"cpu": "yes"},
+        containers=[{"name": "gateway", "resources": {"limits": {"memory": "8Gi"}}}],
+    ),
     "a pod template with nulls, which say nothing": template("router", containers=None, volumes=None),
     "containers with nulls": container("worker", securityContext=None, resources=None),
     "an empty pod template": {"worker": {"podTemplate": {"spec": None, "metadata": None}}},
@@ -151,6 +157,9 @@ NOT_ON_THE_LIST: list[tuple[str, dict[str, Any]]] = [
     ("hostNetwork", template("worker", hostNetwork=True)),
     ("hostPID", template("router", hostPID=True)),
     ("nodeName", template("router", nodeName="a")),
+    ("hostNetwork", template("gateway", hostNetwork=True)),
+    ("hostPath", template("gateway", volumes=[{"name": "a", "hostPath": {"path": "/"}}])),
+    ("command", container("gateway", command=["sh"])),
     ("resources", template("worker", resources={"limits": {"nvidia.com/gpu": 8}})),
     ("resourceClaims", template("worker", resourceClaims=[{"name": "a", "resourceClaimName": "b"}])),
     ("serviceAccountName", template("worker", serviceAccountName="admin")),
@@ -226,6 +235,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (container("worker", resources={"claims": [{"name": "a"}]}), "resources of containers in spec.worker.podTemplate"),
     (container("worker", resources=["cpu"]), "resources of containers in spec.worker.podTemplate"),
     (template("worker", containers=[{"name": "mine"}]), "must have a name of RewardPool's own"),
+    (container("gateway", image=OTHER_IMAGE), f"images in spec.gateway.podTemplate .* not so: {OTHER_IMAGE}"),
+    (template("gateway", containers=[{"name": "worker"}]), "spec.gateway.podTemplate must have a name of RewardPool's"),
     (template("router", initContainers=[{}]), "must have a name of RewardPool's own"),
     (template("worker", containers={"$patch": "delete"}), "must be lists of maps"),
     (template("router", volumes=[None]), "must be lists of maps"),
@@ -242,6 +253,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             ("worker", {"procMount": "Unmasked"}),
             ("worker", {"runAsUser": 0}),
             ("router", "privileged"),
+            ("gateway", {"privileged": True}),
         )
     ),
     *(
@@ -251,6 +263,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             ("worker", {"seccompProfile": {"type": "Unconfined"}}),
             ("router", {"sysctls": [{"name": "a", "value": "1"}]}),
             ("router", {"$patch": "delete"}),
+            ("gateway", {"sysctls": [{"name": "a", "value": "1"}]}),
         )
     ),
 ]

@@ -408,6 +408,7 @@ POOL_DEFAULTS: dict[str, Any] = {
         "resources": {"requests": {"cpu": 4, "memory": "32Gi"}},
     },
     "router": {"resources": {"limits": {"memory": "2Gi"}}},
+    "gateway": {"nodeSelector": {"edge": "yes"}},
 }
 
 

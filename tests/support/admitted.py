@@ -7,16 +7,17 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from rewardpool_api import RewardPool
-from rewardpool_operator.kubernetes.render import router_deployment, worker_template
+from rewardpool_operator.kubernetes.render import gateway_deployment, router_deployment, worker_template
 
-_POD: Final = r"spec\.(worker|router)\.podTemplate"
+_POD: Final = r"spec\.(worker|router|gateway)\.podTemplate"
 _CONTAINER: Final = rf"{_POD}\.spec\.(containers|initContainers)\[\]"
 _SECURITY: Final = rf"({_CONTAINER}|{_POD}\.spec)\.securityContext"
 ON_THE_LISTS: Final = tuple(
     re.compile(line)
     for line in (
         r"spec\.model\.source=hf://org/model",
-        r"spec\.(worker|router|engine)=\{\}",
+        r"spec\.model\.type=Teacher",
+        r"spec\.(worker|router|gateway|engine)=\{\}",
         r"spec\.engine\.(args|env)=\[\]",
         r"spec\.engine\.args\[\]=(--enforce-eager|--max-num-seqs=2|[0-9.]+)",
         r"spec\.engine\.env\[\]\.name=(TZ|OMP_NUM_THREADS)",
@@ -29,7 +30,7 @@ ON_THE_LISTS: Final = tuple(
         rf"{_POD}\.metadata\.labels\.kueue\.x-k8s\.io/queue-name=.*",
         rf"{_POD}\.spec\.(affinity|nodeSelector|tolerations|topologySpreadConstraints)[.=\[].*",
         rf"{_POD}\.spec\.(containers|initContainers|volumes)=(None|\[\])",
-        rf"{_CONTAINER}\.name=(worker|router|download)",
+        rf"{_CONTAINER}\.name=(worker|router|gateway|download)",
         rf"{_CONTAINER}\.resources(\.(requests|limits))?=(None|\{{\}})",
         rf"{_CONTAINER}\.resources\.(requests|limits)\.(cpu|memory|ephemeral-storage)=.*",
         rf"{_SECURITY}=(None|\{{\}})",
@@ -70,9 +71,12 @@ def pods_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
         pool = RewardPool.model_validate(manifest)
     except ValidationError:
         return []
-    routers = router_deployment(pool, fingerprint="a", image="rewardpool:1")["spec"]["template"]
+    deployments = [router_deployment(pool, fingerprint="a", image="rewardpool:1")]
+    if pool.spec.gateway is not None:
+        deployments.append(gateway_deployment(pool, pool.spec.gateway, key="a", image="rewardpool:1"))
+    templates = [worker_template(pool, image="rewardpool:1"), *(one["spec"]["template"] for one in deployments)]
     metadata = {"name": "pod", "namespace": manifest["metadata"]["namespace"]}
     return [
         {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], **metadata}}
-        for template in (worker_template(pool, image="rewardpool:1"), routers)
+        for template in templates
     ]

@@ -60,7 +60,7 @@ _SETTINGS: Final = {"QueueDepth": "queueDepth", "DrainTime": "drainTime", "Deman
 _containers: Final[Drawn] = st.lists(
     objects(
         {},
-        name=st.one_of(st.sampled_from(["worker", "router", "download", "side"]), texts),
+        name=st.one_of(st.sampled_from(["worker", "router", "gateway", "download", "side"]), texts),
         image=texts,
         env=st.one_of(st.lists(objects({}, name=texts, value=texts), max_size=2), anything_kept),
         volumeMounts=st.one_of(st.lists(objects({}, name=texts, mountPath=texts), max_size=2), anything_kept),
@@ -124,7 +124,7 @@ def specs(draw: st.DrawFn) -> Spec:
         if spec["model"]["head"] is None:
             del spec["model"]["head"]
     spec["engine"].pop("tensorParallelSize", None)
-    for part in ("worker", "router"):
+    for part in ("worker", "router", "gateway"):
         if "podTemplate" in spec.get(part, {}):
             spec[part]["podTemplate"] = draw(pod_templates)
     if spec.get("network", {}).get("policy") == "Disabled":

@@ -73,7 +73,7 @@ def pools(schemas: Schemas) -> Drawn:
     template = schemas.named("io.k8s.api.core.v1.PodTemplateSpec")
     pod, container = (schemas.named(f"io.k8s.api.core.v1.{kind}") for kind in ("PodSpec", "Container"))
     volume = schemas.named("io.k8s.api.core.v1.Volume")
-    names = st.sampled_from(["worker", "router", "download", "other"])
+    names = st.sampled_from(["worker", "router", "gateway", "download", "other"])
     odd = st.one_of(
         st.tuples(st.just(("podTemplate",)), template),
         st.tuples(st.just(("podTemplate", "spec")), pod),
@@ -86,7 +86,7 @@ def pools(schemas: Schemas) -> Drawn:
     return st.builds(
         _with,
         st.sampled_from(_GOOD),
-        st.lists(st.tuples(st.sampled_from(["worker", "router"]), odd), max_size=1),
+        st.lists(st.tuples(st.sampled_from(["worker", "router", "gateway"]), odd), max_size=1),
         _beside,
     )
 
@@ -137,6 +137,8 @@ def _with(pod: dict[str, Any], odd: list[Any], beside: dict[str, Any]) -> dict[s
     spec["engine"] = {name: beside[name] for name in ("args", "env") if name in beside}
     spec["worker"] |= {name: beside[name] for name in ("labels", "annotations", "gpuResource") if name in beside}
     for part, (path, value) in odd:
+        if part == "gateway":
+            spec["model"]["type"] = "Teacher"
         place = spec.setdefault(part, {})
         for step in path[:-1]:
             place = place.setdefault(step, {})

@@ -119,8 +119,8 @@ def refused_explanations(evidence: Evidence) -> list[Explanation]:
                 what="The API server refuses an object of the pool",
                 said=degraded.message,
                 next=(
-                    "correct the field that is named: it came from spec.worker.podTemplate or spec.router.podTemplate;"
-                    " an object that is somebody else's has to be renamed or removed by its owner",
+                    "correct the field that is named: it came from podTemplate in spec.worker, spec.router or"
+                    " spec.gateway; an object that is somebody else's has to be renamed or removed by its owner",
                 ),
             )
         ]
@@ -132,7 +132,8 @@ def refused_explanations(evidence: Evidence) -> list[Explanation]:
 
 
 def _no_pods(evidence: Evidence, deployment: str, message: str) -> Explanation:
-    namespace = evidence.pool.metadata.namespace
+    pool, namespace = evidence.pool.metadata.name, evidence.pool.metadata.namespace
+    components = {names.router_name(pool): names.COMPONENT_ROUTER, names.gateway_name(pool): names.COMPONENT_GATEWAY}
     return Explanation(
         cause=Cause.NO_PODS_MADE,
         kind="problem",
@@ -140,19 +141,20 @@ def _no_pods(evidence: Evidence, deployment: str, message: str) -> Explanation:
         said=message,
         next=(
             f"kubectl describe quota,limitrange -n {namespace}",
-            _about_resources(message, is_router=deployment == names.router_name(evidence.pool.metadata.name)),
+            _about_resources(message, components.get(deployment, names.COMPONENT_WORKER)),
         ),
     )
 
 
-def _about_resources(message: str, *, is_router: bool) -> str:
+def _about_resources(message: str, part: str) -> str:
     """Return the remedy for pods that a quota or limit range refuses in these words."""
-    part = names.COMPONENT_ROUTER if is_router else names.COMPONENT_WORKER
-    field = "the resources of the container router in spec.router.podTemplate" if is_router else "spec.worker.resources"
+    is_worker = part == names.COMPONENT_WORKER
+    own = f"the resources of the container {part} in spec.{part}.podTemplate"
+    field = "spec.worker.resources" if is_worker else own
     if "must specify" in message:
-        also = "" if is_router else ", which count for its download too"
+        also = ", which count for its download too" if is_worker else ""
         return f"say what is missing in {field}{also}; for all pools, in the chart's poolDefaults.{part}.resources"
-    return f"ask for less in {field}{'' if is_router else ' or spec.worker.gpus'}, or have the limit raised"
+    return f"ask for less in {field}{' or spec.worker.gpus' if is_worker else ''}, or have the limit raised"
 
 
 def rollout_explanations(evidence: Evidence) -> list[Explanation]:

@@ -79,25 +79,26 @@ def rendered(
             pool, fingerprint=keys.fingerprint, image=image, certificate=certificate, ipv6=ipv6, defaults=defaults
         )
 
+    def gateways_of(pool: RewardPool) -> list[Object]:
+        gateway = pool.spec.gateway
+        if gateway is None:
+            return []
+        return [render.gateway_deployment(pool, gateway, key=keys.gateway, image=image, ipv6=ipv6, defaults=defaults)]
+
     def templates(pool: RewardPool) -> Object:
         workers = render.worker_template(pool, image=image, ipv6=ipv6, defaults=defaults)
-        return {"workers": workers, "routers": routers_of(pool)["spec"]["template"]}
+        gateways = [one["spec"]["template"] for one in gateways_of(pool)]
+        return {"workers": workers, "routers": routers_of(pool)["spec"]["template"], "gateways": gateways}
 
-    routers, gateway = routers_of(pool), pool.spec.gateway
+    routers, gateways = routers_of(pool), gateways_of(pool)
     revision = render.worker_revision(pool, image=image, ipv6=ipv6, defaults=defaults)
     shared = (
         *render.secrets(pool, keys),
         render.pins_config_map(pool, pins),
         render.router_service(pool),
         *(() if tls.problem else (routers,)),
-        *(
-            ()
-            if gateway is None
-            else (
-                render.gateway_service(pool),
-                render.gateway_deployment(pool, gateway, key=keys.gateway, image=image, ipv6=ipv6, defaults=defaults),
-            )
-        ),
+        *([render.gateway_service(pool)] if gateways else []),
+        *gateways,
         *render.disruption_budgets(pool),
         *render.network_policies(pool, identity),
     )

@@ -36,7 +36,9 @@ def ignored_nulls(pool: RewardPool, render: Callable[[RewardPool], Object]) -> s
 
 def _nulls(pool: RewardPool) -> Iterator[Path]:
     applied = _applied(pool.metadata.annotations.get(LAST_APPLIED, ""))
-    for part, stored in (("worker", pool.spec.worker.pod_template), ("router", pool.spec.router.pod_template)):
+    parts = {"worker": pool.spec.worker, "router": pool.spec.router, "gateway": pool.spec.gateway}
+    for part, spec in parts.items():
+        stored = {} if spec is None else spec.pod_template
         own = list(_nulls_of(stored, ()))[:MOST]
         # Somebody may have changed the pool since by another client than the one that wrote the annotation.
         lost = [

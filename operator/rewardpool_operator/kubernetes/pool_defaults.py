@@ -44,7 +44,7 @@ class PodDefaults(ApiModel):
     security_context: dict[str, Any] = {}
     """Security context of the pod, not of a container."""
     resources: ResourceRequirements = ResourceRequirements()
-    """Resources of the container `worker` or `router`; a worker's downloads may use as much."""
+    """Resources of the container `worker`, `router` or `gateway`; a worker's downloads may use as much."""
 
 
 class PoolDefaults(ApiModel):
@@ -55,6 +55,8 @@ class PoolDefaults(ApiModel):
     image_pull_secrets: tuple[LocalReference, ...] = ()
     worker: PodDefaults = PodDefaults()
     router: PodDefaults = PodDefaults()
+    gateway: PodDefaults = PodDefaults()
+    """Defaults of gateways; what it leaves out of where pods go is the routers'."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:

@@ -265,6 +265,7 @@ def test_a_quota_that_keeps_pods_from_being_made_is_quoted():
         ("rm-worker-new", "failed quota: all: must specify limits.cpu for: download", "spec.worker.resources"),
         ("rm-router", "failed quota: all: must specify limits.cpu for: router", "poolDefaults.router.resources"),
         ("rm-router", "exceeded quota: all", "spec.router.podTemplate"),
+        ("rm-gateway", "exceeded quota: all", "spec.gateway.podTemplate"),
     ],
 )
 def test_the_advice_about_a_quota_names_the_field_of_that_pod(deployment, words, field):

@@ -7,6 +7,8 @@ import pytest
 from support.kube_builders import a_pool
 
 from rewardpool_operator.kubernetes import render
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.desired import rendered
 from rewardpool_operator.kubernetes.nulls import LAST_APPLIED, ignored_nulls
 
 PROBE = {"spec": {"containers": [{"name": "worker", "livenessProbe": None}]}}
@@ -45,6 +47,13 @@ def test_a_null_is_named_with_what_removes_the_field(stored: dict[str, Any], app
 )
 def test_a_null_that_would_remove_nothing_is_not_worth_a_word(stored: dict[str, Any], applied: Any) -> None:
     assert said(stored, applied=applied) is None
+
+
+def test_a_null_of_a_gateway_is_named() -> None:
+    template = {"spec": {"containers": [{"name": "gateway", "livenessProbe": None}]}}
+    pool = a_pool(model={"source": "hf://a/b", "type": "Teacher"}, gateway={"podTemplate": template})
+    found = rendered(pool, Keys(pool="a", in_force="a", admin="b", gateway="c"), image="own:1").nulls or ""
+    assert "spec.gateway.podTemplate.spec.containers[0].livenessProbe" in found
 
 
 @pytest.mark.parametrize("annotation", ["null", "{null", '{"spec": null}', "[null]", "[" * 100_000 + "null"])

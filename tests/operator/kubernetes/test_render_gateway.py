@@ -87,3 +87,35 @@ def test_a_gateway_goes_where_routers_go() -> None:
     )
     assert pod(defaults=defaults)["nodeSelector"] == {"cpu": "yes"}
     assert pod(defaults=defaults)["imagePullSecrets"] == [{"name": "mirror"}]
+
+
+def test_gateways_have_defaults_of_their_own_in_place_of_the_routers() -> None:
+    own = {"nodeSelector": {"edge": "yes"}, "resources": {"requests": {"memory": "6Gi"}}}
+    router = {"nodeSelector": {"cpu": "yes"}, "priorityClassName": "scoring", "resources": {"requests": {"cpu": 8}}}
+    defaults = PoolDefaults.model_validate({"router": router, "gateway": own})
+    assert (pod(defaults=defaults)["nodeSelector"], pod(defaults=defaults)["priorityClassName"]) == (
+        {"edge": "yes"},
+        "scoring",
+    )
+    # No limit below the request: the operator's own of that resource is gone too.
+    amounts = {"requests": {"cpu": "100m", "memory": "6Gi"}, "limits": {"cpu": "4"}}
+    assert container(defaults=defaults)["resources"] == amounts
+
+
+def test_what_a_pool_says_of_its_gateways_pods_wins() -> None:
+    defaults = PoolDefaults.model_validate({"gateway": {"nodeSelector": {"edge": "yes"}}})
+    own = {"nodeSelector": {"edge": "no"}, "containers": [{"name": "gateway", "resources": {"limits": {"cpu": "8"}}}]}
+    gateway = {"podTemplate": {"spec": own}}
+    assert pod(gateway=gateway, defaults=defaults)["nodeSelector"] == {"edge": "no"}
+    found = container(gateway=gateway)
+    assert found["resources"]["limits"] == {"cpu": "8", "memory": "4Gi"}
+    assert found["command"] == container()["command"]
+
+
+def test_a_pod_template_takes_no_label_or_key_of_a_gateway_away() -> None:
+    marks = {"labels": {names.LABEL_POOL: "x"}, "annotations": {names.ANNOTATION_KEYS: "x"}}
+    (changed, plain) = (
+        deployment(gateway=gateway)["spec"]["template"]["metadata"]
+        for gateway in ({"podTemplate": {"metadata": marks}}, {})
+    )
+    assert changed == plain

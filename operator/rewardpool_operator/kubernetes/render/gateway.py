@@ -12,7 +12,7 @@ from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_GATEWAY, PORT_HTTP
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged
-from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
+from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults, resources_of, resources_over
 from rewardpool_operator.kubernetes.render.common import (
     GRACE_MARGIN_SECONDS,
     OWN_IMAGE,
@@ -53,6 +53,7 @@ def gateway_deployment(
 ) -> Object:
     """The gateways; a changed one is there before the old one goes."""
     name, own_labels = names.gateway_name(pool.metadata.name), labels(pool, names.COMPONENT_GATEWAY)
+    template = merged(_template(pool, gateway, image, ipv6=ipv6, defaults=defaults), gateway.pod_template)
     owned = {"metadata": {"labels": own_labels, "annotations": {names.ANNOTATION_KEYS: short_hash([key])}}}
     return {
         "apiVersion": "apps/v1",
@@ -62,7 +63,7 @@ def gateway_deployment(
             "replicas": gateway.replicas,
             "selector": {"matchLabels": own_labels},
             "strategy": SURGE_FIRST,
-            "template": merged(_template(pool, gateway, image, ipv6=ipv6, defaults=defaults), owned),
+            "template": merged(template, owned),
         },
     }
 
@@ -92,7 +93,7 @@ def _template(pool: RewardPool, gateway: GatewaySpec, image: str, *, ipv6: bool,
         "securityContext": {"readOnlyRootFilesystem": True},
         "readinessProbe": {**health, "periodSeconds": 2, "failureThreshold": 3},
         "livenessProbe": {**health, "periodSeconds": 10, "failureThreshold": 6},
-        "resources": RESOURCES,
+        "resources": resources_over(RESOURCES, resources_of(defaults.gateway.resources)),
     }
     template = pod_template(
         container,
@@ -101,5 +102,6 @@ def _template(pool: RewardPool, gateway: GatewaySpec, image: str, *, ipv6: bool,
         grace_seconds=PRE_STOP_SECONDS + timeout + names.GATEWAY_GRACE_SECONDS + GRACE_MARGIN_SECONDS,
         security=OWN_IMAGE,
     )
-    # It goes where routers go.
-    return {**template, "spec": merged(template["spec"], defaults.pod_spec(defaults.router))}
+    # Where nothing else is said it goes where routers go.
+    default = {**defaults.pod_spec(defaults.router), **defaults.pod_spec(defaults.gateway)}
+    return {**template, "spec": merged(template["spec"], default)}
