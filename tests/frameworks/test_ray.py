@@ -35,10 +35,24 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMachine]:
     assert (code, machine.clean_up()) == (0, []), said
 
 
+def two_nodes(*, attempts: int = 3) -> Cluster:
+    """Return a started cluster; Ray itself gives up on a node after 30 s, which a busy machine may need."""
+    cluster = None
+    try:
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        cluster.add_node(num_cpus=1)
+    except Exception as error:
+        if cluster is not None:
+            cluster.shutdown()
+        if attempts == 1 or "timed out during startup" not in str(error):
+            raise
+        return two_nodes(attempts=attempts - 1)
+    return cluster
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _cluster(machine: LocalMachine) -> Iterator[None]:
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    cluster.add_node(num_cpus=1)
+    cluster = two_nodes()
     environ = {
         names.ENV_STATE_DIR: machine.environ[names.ENV_STATE_DIR],
         "KUBECONFIG": str(machine.home / "none"),
