@@ -26,8 +26,8 @@ RULES: Final[tuple[Rule, ...]] = (
     # `delete` for mounted files that nothing mounts any more.
     _rule("", "configmaps", "get", "list", "watch", "create", "patch", "delete"),
     _rule("", "secrets", "get", "create", "patch"),
-    _rule("policy", "poddisruptionbudgets", "get", "list", "watch", "create", "patch"),
     # `delete` for a pool that wants none any more.
+    _rule("policy", "poddisruptionbudgets", "get", "list", "watch", "create", "patch", "delete"),
     _rule("networking.k8s.io", "networkpolicies", "get", "list", "watch", "create", "patch", "delete"),
     # `delete` for a worker that has left while its ReplicaSet would choose another one.
     _rule("", "pods", "list", "watch", "patch", "delete"),

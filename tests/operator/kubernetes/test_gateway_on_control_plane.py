@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from support.operator_cluster import Cluster
 
-from rewardpool_api import names
+from rewardpool_api import RewardPool, names
+from rewardpool_operator.kubernetes.render.policies import disruption_budgets
 
 pytestmark = pytest.mark.real
 
@@ -117,9 +118,14 @@ def test_a_key_that_a_person_writes_into_the_secret_is_the_gateways(cluster: Clu
 
 
 def test_a_gateway_that_is_not_wanted_any_more_goes(cluster: Cluster) -> None:
+    # Without a worker that serves the operator makes none.
+    budgets = disruption_budgets(RewardPool.model_validate(cluster.get("rewardpool", POOL)))
+    (budget,) = (one for one in budgets if one["metadata"]["name"] == GATEWAY)
+    cluster.kubectl("create", "-f", "-", data=json.dumps(budget))
     cluster.apply(POOL, **spec())
     cluster.kubectl("patch", "rewardpool", POOL, "--type=merge", "-p", json.dumps({"spec": {"gateway": None}}))
     cluster.eventually(lambda: not pods(cluster), seconds=60, what="no gateway runs")
     cluster.eventually(lambda: "gateway" not in cluster.status(POOL), seconds=30, what="the status has none")
     assert cluster.condition(POOL, "GatewayReady") == {}
     assert cluster.get("deployment", GATEWAY) is None
+    cluster.eventually(lambda: cluster.get("pdb", GATEWAY) is None, seconds=30, what="its budget is gone")

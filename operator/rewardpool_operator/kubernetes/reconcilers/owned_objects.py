@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason
@@ -36,6 +36,12 @@ from rewardpool_operator.kubernetes.reconcilers import sandbox_claims
 from rewardpool_operator.kubernetes.steps import Step, Steps
 
 log = logging.getLogger(__name__)
+
+_NOT_ALWAYS_WANTED: Final[Mapping[str, Resource]] = {
+    "PodDisruptionBudget": resources.DISRUPTION_BUDGETS,
+    "NetworkPolicy": resources.NETWORK_POLICIES,
+}
+"""Kind -> resource of what goes once the pool has no manifest of that name; Deployments have rules of their own."""
 
 
 @dataclass(kw_only=True)
@@ -223,17 +229,19 @@ class _Pass:
             await asyncio.gather(*(self._guarded(self._apply(manifest)) for manifest in those))
 
     async def _remove_unwanted(self, manifests: Iterable[Object]) -> None:
-        """Network policies and the gateway are what a pool may not want any more.
+        """Network policies, and the gateway with its budget, are what a pool may not want any more.
 
         A gateway's Service and Secret stay: the operator may delete neither kind, and nothing is behind them.
         """
         gateway = names.gateway_name(self._pool.metadata.name)
         if self._pool.spec.gateway is None and self._objects.find("Deployment", gateway) is not None:
             await self._guarded(self._delete(resources.DEPLOYMENTS, gateway))
-        wanted = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "NetworkPolicy"}
-        for policy in self._objects.others.get("NetworkPolicy", ()):
-            if policy["metadata"]["name"] not in wanted and is_ours(policy, self._pool.metadata.uid):
-                await self._guarded(self._delete(resources.NETWORK_POLICIES, policy["metadata"]["name"]))
+        wanted = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
+        for kind, resource in _NOT_ALWAYS_WANTED.items():
+            for found in self._objects.others.get(kind, ()):
+                name = found["metadata"]["name"]
+                if (kind, name) not in wanted and is_ours(found, self._pool.metadata.uid):
+                    await self._guarded(self._delete(resource, name))
 
     def _is_time_for(self, manifest: Object) -> bool:
         """Return whether the object is of use now: a budget needs pods to protect, and pins need entries.
