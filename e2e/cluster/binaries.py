@@ -32,7 +32,7 @@ GOMOD = Path(__file__).parent / "gomod"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "kube-proxy", "coredns")
 GVISOR = ("runsc", "shim")
-TESTS = (*CONTROL_PLANE, "helm", "kstatus", "kubeconform", "kwok")
+TESTS = (*CONTROL_PLANE, "etcdutl", "helm", "kstatus", "kubeconform", "kwok")
 
 BUILD_SECONDS = 1800.0
 """No build may take longer; the slowest, kube-apiserver and its kin, took 220 s on two cores."""
@@ -80,6 +80,12 @@ RECIPES: Mapping[str, Recipe] = {
     for recipe in (
         Recipe(
             name="etcd", module="etcd", package="go.etcd.io/etcd/server/v3", versioned_by="go.etcd.io/etcd/server/v3"
+        ),
+        Recipe(
+            name="etcdutl",
+            module="etcdutl",
+            package="go.etcd.io/etcd/etcdutl/v3",
+            versioned_by="go.etcd.io/etcd/etcdutl/v3",
         ),
         _kubernetes("kube-apiserver"),
         _kubernetes("kube-controller-manager"),

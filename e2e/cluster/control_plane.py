@@ -28,7 +28,7 @@ import urllib3
 from cluster import binaries, direct
 from cluster.certificates import Authority, make_key
 from cluster.kubectl import kubectl, wait_for_crd, write_kubeconfig
-from cluster.processes import ClusterError, Daemon, free_port, kill, wait_until
+from cluster.processes import ClusterError, Daemon, free_port, kill, output_of, wait_until
 from cluster.progress import Say, timed_lines
 
 START_SECONDS = 180.0
@@ -93,6 +93,7 @@ class ControlPlane:
         self._say = say or timed_lines()
         self._daemons: list[Daemon] = []
         self._port: int | None = None
+        self._etcd_flags: list[str] = []
 
     @property
     def url(self) -> str:
@@ -153,6 +154,23 @@ class ControlPlane:
         kill([ended])
         self._run("etcd", *self._etcd_flags)
         self._wait(self._answers, "the API server is ready again")
+
+    def save_etcd(self, path: Path) -> None:
+        """Write a snapshot of etcd, as `etcdctl snapshot save` does."""
+        with self._ask_etcd("maintenance/snapshot", {}) as answer, path.open("wb") as file:
+            for line in answer:
+                file.write(base64.b64decode(json.loads(line)["result"].get("blob", "")))
+
+    def restore_etcd(self, path: Path) -> None:
+        """End all programs, and start them again on a snapshot of etcd, as `etcdutl snapshot restore` makes it."""
+        program = binaries.ensure("etcdutl", say=self._say)["etcdutl"]
+        self.stop()
+        data = f"--data-dir={self.directory / f'etcd-of-{path.name}'}"
+        output_of(
+            program, "snapshot", "restore", path, data, *(f for f in self._etcd_flags if f.startswith("--initial"))
+        )
+        self._etcd_flags = [*self._etcd_flags, data]
+        self._start_programs()
 
     def delete_in_etcd(self, *, group: str, plural: str, namespace: str, name: str) -> None:
         """Delete an object of a custom resource as another API server on the same etcd would."""
@@ -240,6 +258,9 @@ class ControlPlane:
 
         self._etcd_port = free_port()
         self._etcd_flags = self._flags_of_etcd(self._etcd_port)
+        self._start_programs()
+
+    def _start_programs(self) -> None:
         self._run("etcd", *self._etcd_flags)
         self._run("kube-apiserver", *self._api_server_flags(self._etcd_port))
         self._wait(self._answers, "the API server is ready")
@@ -378,13 +399,18 @@ class ControlPlane:
 
     def _etcd(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
         """Call etcd's gateway from gRPC to JSON."""
+        with self._ask_etcd(path, content) as response:
+            found: dict[str, Any] = json.load(response)
+        return found
+
+    @contextmanager
+    def _ask_etcd(self, path: str, content: Mapping[str, Any]) -> Iterator[Any]:
         request = urllib.request.Request(f"https://127.0.0.1:{self._etcd_port}/v3/{path}", json.dumps(content).encode())
         try:
             with self._etcd_opener().open(request, timeout=10) as response:
-                found: dict[str, Any] = json.load(response)
+                yield response
         except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
             raise ClusterError(f"etcd did not answer {path}: {error}") from error
-        return found
 
     def _etcd_opener(self) -> urllib.request.OpenerDirector:
         trust = ssl.create_default_context(cafile=str(self.authority.certificate))
