@@ -147,6 +147,13 @@ RECIPES: Mapping[str, Recipe] = {
             versioned_by="sigs.k8s.io/kwok",
             settings=("sigs.k8s.io/kwok/pkg/consts.Version={version}",),
         ),
+        Recipe(
+            name="kueue",
+            module="kueue",
+            package="sigs.k8s.io/kueue/cmd/kueue",
+            versioned_by="sigs.k8s.io/kueue",
+            settings=("sigs.k8s.io/kueue/pkg/version.GitVersion={version}",),
+        ),
     )
 }
 
