@@ -16,6 +16,7 @@ PICTURES = {
     "page-light": {"width": 1440, "height": 1350},
     "page-dark": {"width": 1440, "height": 1350, "dark": True},
     "page-phone": {"width": 412, "height": 1400},
+    "page-scores": {"width": 1440, "height": 880},
 }
 """Name -> how it is taken, in CSS pixels; of a machine."""
 OF_CLUSTER = {
@@ -37,6 +38,8 @@ async def main(folder: Path) -> None:
                         await tab.open(f"{link}&pool={POOL}", **how)
                         for drawn in ("#chart svg text", "#log-text"):
                             await tab.wait_for(drawn)
+                        if name == "page-scores":
+                            await tab.evaluate("document.getElementById('scores').scrollIntoView({block: 'center'})")
                         save(await tab.picture(), folder / f"{name}.png")
         async with (
             serving_scripted_pools(Path(temporary), cluster=True) as link,

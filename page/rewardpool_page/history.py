@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from rewardpool_page.score_history import ScoreHistory
 from rewardpool_page.source import Counts, Seen
 
 SAMPLE_SECONDS: Final = 10.0
@@ -125,6 +126,7 @@ class Remembered:
     samples: tuple[Sample, ...] = ()
     """Of the last hour, oldest first."""
     means: Means = field(default_factory=Means)
+    scores: ScoreHistory = field(default_factory=ScoreHistory)
 
 
 def traffic_between(before: Counts, after: Counts, seconds: float) -> Traffic | None:
@@ -159,6 +161,7 @@ class _PoolHistory:
         self.samples: deque[Sample] = deque(maxlen=MAX_SAMPLES)
         self.traffic: Traffic | None = None
         self.means = Means()
+        self.scores = ScoreHistory()
         self._meant_at = float("-inf")
         """When the latest mean was made."""
         self._counts: deque[tuple[float, Counts]] = deque()
@@ -185,6 +188,7 @@ class _PoolHistory:
                     p95_seconds=traffic.p95_seconds if traffic else None,
                 )
             )
+            self.scores.record(status.demands, at=now)
             if now - self._meant_at >= MEAN_SECONDS:
                 self.means.add(mean_of([one for one in self.samples if one.at > self._meant_at]))
                 self._meant_at = now
@@ -226,4 +230,4 @@ class History:
         known = self._pools.get(pool)
         if known is None:
             return Remembered()
-        return Remembered(traffic=known.traffic, samples=tuple(known.samples), means=known.means)
+        return Remembered(traffic=known.traffic, samples=tuple(known.samples), means=known.means, scores=known.scores)

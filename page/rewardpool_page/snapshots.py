@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from time import monotonic, time
 from typing import Any, Final, Literal
 
+from rewardpool_api.contract import FAULTS
 from rewardpool_page.history import SAMPLE_SECONDS, History, Remembered
+from rewardpool_page.score_history import Scored
 from rewardpool_page.source import Seen, Source
 from rewardpool_page.view import Summary, desired_steps, detail_of, summary_of
 
@@ -55,6 +57,7 @@ class PoolSnapshot:
     def _history_of(self, period: Period) -> dict[str, Any]:
         scaling, remembered = self._seen.pool.status.scaling, self._remembered
         samples = remembered.samples if period == "hour" else remembered.means.since(self._at - PERIODS[period])
+        scores = remembered.scores.since(self._at - PERIODS[period], is_recent=period == "hour")
         return {
             "period": period,
             "desired": desired_steps(scaling.history if scaling else (), samples),
@@ -65,7 +68,19 @@ class PoolSnapshot:
             "per_second": [_short(sample.per_second) for sample in samples],
             "mean_seconds": [_short(sample.mean_seconds) for sample in samples],
             "p95_seconds": [_short(sample.p95_seconds) for sample in samples],
+            "scores": {job: _scores_of(parts) for job, parts in scores.items()},
         }
+
+
+def _scores_of(parts: Sequence[Scored]) -> dict[str, Any]:
+    failures = {fault: [part.failures[number] for part in parts] for number, fault in enumerate(FAULTS)}
+    return {
+        "times": [round(part.at, 1) for part in parts],
+        "mean": [_short(part.mean) for part in parts],
+        "standard_deviation": [_short(part.standard_deviation) for part in parts],
+        "failures": {fault: counts for fault, counts in failures.items() if any(counts)},
+        "retries": [part.retries for part in parts],
+    }
 
 
 def _short(value: float | None) -> float | None:

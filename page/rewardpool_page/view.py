@@ -6,7 +6,7 @@ draws it. Times are RFC 3339 as the status has them, or Unix seconds, and the br
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus
 from rewardpool_api.costs import Share
@@ -82,6 +82,8 @@ class Job:
     stalled: bool
     score_wait: float | None
     """Share of its latest step in which it waited for nothing but scores; None where it does not say."""
+    scores: dict[str, Any] | None
+    """Its `JobScores`; None where it has none, or does not say."""
     message: str
 
 
@@ -317,6 +319,7 @@ def _job(demand: DemandStatus) -> Job:
         replicas=demand.replicas,
         stalled=demand.stalled,
         score_wait=demand.score_wait,
+        scores=demand.scores.model_dump() if demand.scores else None,
         message=demand.message,
     )
 

@@ -48,6 +48,17 @@ async def test_another_time_is_drawn_with_its_rates_and_latencies(link: str, tab
     assert tab.problems == []
 
 
+async def test_the_scores_of_each_job_are_drawn_and_their_totals_stand_beside(link: str, tab: Tab) -> None:
+    await tab.open(f"{link}&pool=rl/helpfulness")
+    assert "rank 0 alone" in await tab.wait_for("#scores")
+    await tab.wait_for("#score-pictures svg text")
+    drawn = "[...document.querySelectorAll('#score-pictures svg')].map((one) => one.getAttribute('aria-label'))"
+    assert await tab.evaluate(drawn) == ["Scores of grpo-7 over 1 hour", "Scores of rloo-ablation-3 over 1 hour"]
+    for kind in ("score", "spread", "policy", "infra", "retries"):
+        assert await tab.evaluate(f"document.querySelectorAll('#score-pictures svg .{kind}').length") > 0, kind
+    assert tab.problems == []
+
+
 async def test_a_log_is_searched_and_stays_so_while_it_follows(link: str, tab: Tab) -> None:
     async def type_(text: str) -> None:
         await tab.evaluate(

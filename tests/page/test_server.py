@@ -288,6 +288,7 @@ async def test_a_watcher_gets_the_pools_and_the_chosen_one_s_history(client: Cli
                 "per_second",
                 "period",
                 "ready",
+                "scores",
                 "times",
                 "waiting",
             ],

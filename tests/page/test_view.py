@@ -89,6 +89,13 @@ def test_a_job_has_the_share_of_its_step_that_it_waited_for_scores_where_it_says
     assert [job.score_wait for job in shown.jobs] == [0.4, None]
 
 
+def test_a_job_has_its_scores_where_it_announces_them() -> None:
+    shown = detail(demands=[{"job": "a", "state": "Live", "scores": {"count": 0, "retries": 2}}])
+    (scores,) = [job.scores for job in shown.jobs]
+    assert scores is not None
+    assert (scores["mean"], scores["retries"], scores["failures"]["infra"]) == (None, 2, 0)
+
+
 def test_a_long_message_is_cut() -> None:
     shown = detail(conditions=[condition("Ready", "False", "Stopped", "x" * 4000)])
     assert len(shown.headline) == MAX_TEXT

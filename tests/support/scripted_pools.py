@@ -1,5 +1,6 @@
 """Pools as a script has them, for the page: five of them in five states, one of which scales with a job's bursts."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -161,6 +162,26 @@ class ScriptedSource:
         within = {bound: int(share * answered) for bound, share in bounds.items()}
         return Counts(answered=answered, seconds=1.13 * answered, within=within)
 
+    def _scores(self, now: float, *, learned: float, after: float = 0.0, lost_at: float = -100.0) -> dict[str, Any]:
+        """Totals of a job over two hours: it learns, some responses are too long, and once a worker is lost."""
+        scored, policy, infra, retries = [], 0, 0, 0
+        for second in range(0, int(now - self._end) + 7200, 10):
+            if (second + 90.0 + after) % CYCLE_SECONDS < BURST_SECONDS:
+                progress = 1.0 - math.exp(-second / 3600)
+                scored.append((-2.0 + learned * progress + 0.5 * math.sin(second), 5.0 - 2.0 * progress))
+                policy += second % 60 == 0
+                retries += 24 if abs(second - lost_at) < 30 else second % 120 == 0
+                infra += 3 if abs(second - lost_at) < 20 else 0
+        mean = sum(score for score, _ in scored) / len(scored)
+        variance = sum((score - mean) ** 2 + spread**2 for score, spread in scored) / len(scored)
+        return {
+            "count": 280 * len(scored),
+            "mean": mean,
+            "standardDeviation": math.sqrt(variance),
+            "failures": {"policy": policy, "infra": infra},
+            "retries": retries,
+        }
+
     def _helpfulness(self, now: float) -> Seen:
         desired, ready = self._sizes(now)
         bursting = self._phase(now) < BURST_SECONDS
@@ -200,6 +221,7 @@ class ScriptedSource:
                     "samples": 2048,
                     "replicas": 6,
                     "scoreWait": 0.31,
+                    "scores": self._scores(now, learned=9.0),
                     "nextBurst": rfc3339(now - 90),
                 },
                 {
@@ -209,6 +231,7 @@ class ScriptedSource:
                     "samples": 512,
                     "replicas": 2,
                     "nextBurst": rfc3339(now + 140),
+                    "scores": self._scores(now, learned=4.0, after=300.0, lost_at=5200.0),
                 },
                 {"job": "grpo-6", "state": "Lapsed", "message": "not renewed for 45 s"},
             ],

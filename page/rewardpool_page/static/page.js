@@ -6,9 +6,9 @@ const HOUR = 3600;
 // Of a history: what it is called, its seconds, and the time between samples from which on nothing is drawn between them:
 // rates are looked at each minute while nobody watches.
 const PERIODS = {
-  hour: { name: "1 hour", seconds: HOUR, gap: 35, rateGap: 95 },
-  day: { name: "1 day", seconds: 24 * HOUR, gap: 650, rateGap: 650 },
-  week: { name: "1 week", seconds: 168 * HOUR, gap: 650, rateGap: 650 },
+  hour: { name: "1 hour", seconds: HOUR, gap: 35, rateGap: 95, scoreGap: 95 },
+  day: { name: "1 day", seconds: 24 * HOUR, gap: 650, rateGap: 650, scoreGap: 1850 },
+  week: { name: "1 week", seconds: 168 * HOUR, gap: 650, rateGap: 650, scoreGap: 1850 },
 };
 const LOG_MILLISECONDS = 2000;
 const MANIFEST_MILLISECONDS = 10000;
@@ -68,6 +68,8 @@ function rate(value) {
   if (value === null) return "–";
   return value >= 100 ? count(value) : value.toFixed(value > 0 && value < 10 ? 2 : 1);
 }
+
+const amount = (value) => (value === null ? "–" : `${Number(value.toPrecision(4))}`);
 
 function duration(seconds) {
   if (seconds === null) return "–";
@@ -256,6 +258,7 @@ function show() {
   part("why", pool.sizing, why);
   part("workers", [pool.workers, pool.more_workers, pool.logs, pool.workers_hidden], () => workers(pool));
   part("jobs", pool.jobs, jobs);
+  scores(pool.jobs.filter((job) => job.scores), past?.key === key && past.scores);
   part("costs", [pool.costs, pool.costs_since, Math.floor(now() / 60)], () => costs(pool));
   part("rollout", [pool.rollout, pool.download], () => rollout(pool));
   part("conditions", pool.conditions, conditions);
@@ -271,7 +274,7 @@ function layOut(key) {
   logTimer = null;
   logText = "";
   main.className = chosen() ? "with-pool" : "";
-  const parts = ["chart", "why", "workers", "jobs", "costs", "rollout", "changes", "conditions", "manifest", "log"];
+  const parts = ["chart", "why", "workers", "jobs", "scores", "costs", "rollout", "changes", "conditions", "manifest", "log"];
   main.replaceChildren(
     h("nav", { id: "list", "aria-label": "Pools" }),
     h("article", { id: "pool" },
@@ -392,6 +395,33 @@ function jobs(found) {
   return [h("h2", {}, plural(found.length, "job")), table(titles, rows)];
 }
 
+function scores(of_jobs, past_scores) {
+  const failures = (job) => Object.entries(job.scores.failures).filter(([, number]) => number);
+  part("scores", [of_jobs.map((job) => [job.name, job.scores]), past_scores && Object.keys(past_scores)], () => {
+    if (of_jobs.length === 0 && !Object.keys(past_scores || {}).length) return [];
+    drawn.delete("score-pictures");
+    const rows = of_jobs.map((job) => ({ cells: [job.name, count(job.scores.count), amount(job.scores.mean),
+      amount(job.scores.standard_deviation), failures(job).map(([fault, number]) => `${count(number)} ${fault}`).join(", ") || "none", count(job.scores.retries)] }));
+    const titles = ["Job", { name: "Scores", number: true }, { name: "Mean", number: true }, { name: "Standard deviation", number: true },
+      { name: "Without a score, by fault", number: true }, { name: "Retries", number: true }];
+    return [
+      h("h2", {}, "Scores"),
+      h("p", { class: "dim" }, "Raw scores of this pool, before weights and penalties, of each job’s rank 0 alone, since it opened the pool. A sample without a score is in no mean."),
+      rows.length ? table(titles, rows) : null,
+      h("div", { id: "score-pictures" }),
+    ].filter(Boolean);
+  });
+  const width = pictureWidth("scores");
+  part("score-pictures", [past_scores, width, Math.floor(now() / 10)], () =>
+    Object.entries(past_scores || {}).flatMap(([job, data]) => {
+      const faults = Object.keys(data.failures);
+      const kinds = [data.mean.some((mean) => mean !== null) ? ["score", "mean of the scores"] : null,
+        data.mean.some((mean) => mean !== null) ? ["spread", "± standard deviation"] : null,
+        ...faults.map((fault) => [fault, `without a score: ${fault}`]), data.retries.some(Boolean) ? ["retries", "retries"] : null].filter(Boolean);
+      return [h("h3", {}, job), h("p", { class: "legend" }, kinds.map(([kind, text]) => h("span", { class: kind }, text))), scorePicture(job, data, width)];
+    }));
+}
+
 function costs(pool) {
   if (pool.costs.length === 0) return [];
   const hours = (part) => (part.gpu_seconds + part.gpus * Math.max(0, now() - pool.costs_until)) / HOUR;
@@ -436,7 +466,6 @@ function changes(found) {
 // The picture of what was
 
 function chart() {
-  const place = document.getElementById("chart");
   part("chart", true, () => {
     drawn.delete("picture");
     const choose = (event) => {
@@ -450,7 +479,7 @@ function chart() {
       h("div", { id: "picture" }),
     ];
   });
-  const width = Math.max(280, place.clientWidth - 32);
+  const width = pictureWidth("chart");
   part("picture", [past, width, Math.floor(now() / 10)], () => {
     const kinds = [["desired", "desired replicas"], ["ready", "ready replicas"], ["flight", "in flight"], ["waiting", "waiting"],
       past.per_second.some((rate_) => rate_ !== null) ? ["rate", "samples/s"] : null,
@@ -460,27 +489,57 @@ function chart() {
   });
 }
 
-function picture(data, width) {
+const pictureWidth = (card) => Math.max(280, document.getElementById(card).clientWidth - 32);
+
+// What pictures have in common: the time from left to right, and bands of values below each other.
+function canvas(name, width, span) {
   const left = 52, right = 8, gap = 22, bottom = 22;
   const end = now();
-  const { seconds, gap: most, rateGap } = PERIODS[data.period];
-  const first = Math.min(data.times[0] ?? end, ...data.desired.map(([at]) => at));
-  const span = data.period === "hour" ? [600, 1200, 1800].find((short) => first >= end - short) ?? HOUR : seconds;
   const begin = end - span;
   const x = (at) => left + ((Math.max(begin, Math.min(end, at)) - begin) / span) * (width - left - right);
-  const image = s("svg", { width, role: "img",
-    "aria-label": `Replicas, requests in flight and waiting, rate and latency over ${PERIODS[data.period].name}` });
+  const image = s("svg", { width, role: "img", "aria-label": `${name} over ${PERIODS[past.period].name}` });
   const label = (text, at, height_, anchor = "end") => s("text", { x: at, y: height_, "text-anchor": anchor }, text);
   let base = -12;
-  // Room for values up to `top`, below what is there; gives the height of a value.
-  const band = (high, top, marks, text) => {
+  // Room for values from `low` to `top`, below what is there; gives the height of a value.
+  const band = (high, top, marks, text, low = 0) => {
     const under = (base += gap + high);
-    const y = (value) => under - (high * value) / top;
+    const y = (value) => under - (high * (value - low)) / (top - low);
     for (const value of marks) {
       image.append(s("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }), label(text(value), left - 8, y(value) + 4));
     }
     return y;
   };
+  // A line through what is known, with breaks where nothing is.
+  const curve = (kind, times, values, y, most) => {
+    const known = times.map((_, at) => at).filter((at) => values[at] !== null);
+    for (const run of runs(known.map((at) => times[at]), begin, end, most)) {
+      const points = run.map((at) => `${x(times[known[at]]).toFixed(1)},${y(values[known[at]]).toFixed(1)}`);
+      image.append(s("path", { class: kind, d: `M${points.join("L")}${points.length === 1 ? "h1" : ""}` }));
+    }
+  };
+  const finish = () => {
+    const ticks = past.period === "week" ? 7 : width < 480 ? 2 : 4;
+    const [unit, sign] = { hour: [60, "min"], day: [HOUR, "h"], week: [24 * HOUR, "d"] }[past.period];
+    for (let tick = 0; tick <= ticks; tick += 1) {
+      const at = end - (span * tick) / ticks;
+      image.append(label(tick === 0 ? "now" : `−${Math.round((end - at) / unit)} ${sign}`, x(at), base + bottom - 4, tick === 0 ? "end" : tick === ticks ? "start" : "middle"));
+    }
+    image.setAttribute("height", base + bottom);
+    image.setAttribute("viewBox", `0 0 ${width} ${base + bottom}`);
+    return image;
+  };
+  return { image, begin, end, x, band, curve, finish };
+}
+
+// An hour that has just begun is drawn larger.
+function spanFrom(first) {
+  return past.period === "hour" ? [600, 1200, 1800].find((short) => first >= now() - short) ?? HOUR : PERIODS[past.period].seconds;
+}
+
+function picture(data, width) {
+  const { gap: most, rateGap } = PERIODS[data.period];
+  const first = Math.min(data.times[0] ?? now(), ...data.desired.map(([at]) => at));
+  const { image, begin, end, x, band, curve, finish } = canvas("Replicas, requests in flight and waiting, rate and latency", width, spanFrom(first));
   const shown = runs(data.times, begin, end, most);
   const visible = (values) => shown.flat().map((at) => values[at] ?? 0);
   const sizes = ceiling(Math.max(1, ...data.desired.map(([, size]) => size), ...visible(data.ready)));
@@ -503,24 +562,35 @@ function picture(data, width) {
     if (!values.some(Boolean)) continue;
     const top = round(Math.max(...values));
     const height = band(60, top, [0, top], (value) => (value ? text(value) : "0"));
-    for (const [kind, of_kind] of Object.entries(kinds)) {
-      const known = data.times.map((_, at) => at).filter((at) => of_kind[at] !== null);
-      const times = known.map((at) => data.times[at]);
-      for (const run of runs(times, begin, end, rateGap)) {
-        const points = run.map((at) => `${x(times[at]).toFixed(1)},${height(of_kind[known[at]]).toFixed(1)}`);
-        image.append(s("path", { class: kind, d: `M${points.join("L")}${points.length === 1 ? "h1" : ""}` }));
-      }
+    for (const [kind, of_kind] of Object.entries(kinds)) curve(kind, data.times, of_kind, height, rateGap);
+  }
+  return finish();
+}
+
+function scorePicture(job, data, width) {
+  const most = PERIODS[past.period].scoreGap;
+  const { image, begin, end, x, band, curve, finish } = canvas(`Scores of ${job}`, width, spanFrom(data.times[0]));
+  const scored = data.times.map((_, at) => at).filter((at) => data.mean[at] !== null);
+  if (scored.length) {
+    const times = scored.map((at) => data.times[at]);
+    const [under, over] = [-1, 1].map((sign) => scored.map((at) => data.mean[at] + sign * data.standard_deviation[at]));
+    const step = round((Math.max(...over) - Math.min(...under)) / 3 || Math.abs(over[0]) || 1);
+    const [low, high] = [Math.floor(Math.min(...under) / step), Math.ceil(Math.max(...over) / step)];
+    const marks = Array.from({ length: high - low + 1 }, (_, at) => (low + at) * step);
+    const y = band(96, marks[marks.length - 1] + (high === low ? step : 0), marks, (value) => `${Number(value.toPrecision(12))}`, marks[0]);
+    for (const run of runs(times, begin, end, most)) {
+      const point = (values) => (at) => `${x(times[at]).toFixed(1)},${y(values[at]).toFixed(1)}`;
+      image.append(s("path", { class: "spread", d: `M${[...run.map(point(over)), ...run.reverse().map(point(under))].join("L")}Z` }));
     }
+    curve("score", data.times, data.mean, y, most);
   }
-  const ticks = data.period === "week" ? 7 : width < 480 ? 2 : 4;
-  const [unit, sign] = { hour: [60, "min"], day: [HOUR, "h"], week: [24 * HOUR, "d"] }[data.period];
-  for (let tick = 0; tick <= ticks; tick += 1) {
-    const at = end - (span * tick) / ticks;
-    image.append(label(tick === 0 ? "now" : `−${Math.round((end - at) / unit)} ${sign}`, x(at), base + bottom - 4, tick === 0 ? "end" : tick === ticks ? "start" : "middle"));
+  const counts = { ...data.failures, retries: data.retries };
+  const top = Math.max(0, ...Object.values(counts).flat());
+  if (top) {
+    const y = band(48, round(top), [0, round(top)], count);
+    for (const [kind, values] of Object.entries(counts)) if (values.some(Boolean)) curve(kind, data.times, values, y, most);
   }
-  image.setAttribute("height", base + bottom);
-  image.setAttribute("viewBox", `0 0 ${width} ${base + bottom}`);
-  return image;
+  return finish();
 }
 
 // The next of 1, 2, 5, 10, 20, …, 0.1, 0.2, 0.5, …
