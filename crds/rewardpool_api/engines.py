@@ -9,6 +9,10 @@ from typing import Final, Literal
 
 EngineName = Literal["vllm", "sglang", "transformers", "python"]
 
+TEACHER_STEP_TOKENS: Final = 2048
+"""Tokens for which a teacher has log-probabilities of the whole vocabulary in memory at once: of one step of vLLM, of
+one piece of SGLang's."""
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from rewardpool_api import names
 from rewardpool_api.autoscaling import AutoscalingSpec
-from rewardpool_api.engines import EngineName, engines_where
+from rewardpool_api.engines import TEACHER_STEP_TOKENS, EngineName, engines_where
 from rewardpool_api.environment import EnvVar
 from rewardpool_api.inference import INFERRED, with_inferred
 from rewardpool_api.model import ModelSpec
@@ -43,6 +43,9 @@ _GPUS = f"(has(self.worker.gpus) ? self.worker.gpus : ({_IS_FUNCTION} ? 0 : 1))"
 _KEY_ARGUMENT = "^--(api?([-_](k[^=]*)?)?|admin[^=]*)(=|$)"
 _SANDBOX_ARGUMENT = "^--(concurrency|cpu-seconds|idle-seconds|memory-mib|calls-per-process|network|on-missing)(=|$)"
 _OWN_ARGUMENT = "^--(model([-_]p[^=]*)?|serve[^=]*|function|host?|port?|uds|runner|is[-_]e[^=]*|middleware|config?|ssl[-_][^=]*)(=|$)"
+_STEP_ARGUMENT = "^--(max[-_]num[-_]b[^=]*|kv[-_]cache[-_]mem[^=]*|enable-dp-a[^=]*)(=|$)"
+_STEP_VARIABLES = ("SGLANG_ENABLE_LOGPROB_CHUNK", "SGLANG_LOGPROB_CHUNK_SIZE")
+"""By which a teacher's step would take more memory than is left for it, or as much as is not known."""
 
 
 class SleepSpec(ApiModel):
@@ -334,6 +337,20 @@ class RewardPoolSpec(ApiModel):
             cel="!has(self.model.type) || !(self.model.type in ['Generative', 'Teacher']) || !has(self.rollout.parity)",
             message="spec.rollout.parity must not be set when spec.model.type is Generative or Teacher: those give texts no score to compare",
             holds=lambda spec: spec.model.type not in ("Generative", "Teacher") or spec.rollout.parity is None,
+        ),
+        Rule(
+            cel=f"!has(self.model.type) || self.model.type != 'Teacher' || !has(self.engine.args) || !self.engine.args.exists(arg, arg.matches('{_STEP_ARGUMENT}'))",
+            message=f"spec.engine.args must not have --max-num-batched-tokens, --kv-cache-memory-bytes or --enable-dp-attention when spec.model.type is Teacher: memory is left for log-probabilities of {TEACHER_STEP_TOKENS} tokens at once, and numbers depend on it; set --gpu-memory-utilization or --mem-fraction-static",
+            holds=lambda spec: (
+                spec.model.type != "Teacher" or not any(re.match(_STEP_ARGUMENT, arg) for arg in spec.engine.args)
+            ),
+        ),
+        Rule(
+            cel=f"!has(self.model.type) || self.model.type != 'Teacher' || !has(self.engine.env) || !self.engine.env.exists(one, one.name in {[*_STEP_VARIABLES]})",
+            message=f"spec.engine.env must not have {' or '.join(_STEP_VARIABLES)} when spec.model.type is Teacher: memory is left for log-probabilities of {TEACHER_STEP_TOKENS} tokens at once",
+            holds=lambda spec: (
+                spec.model.type != "Teacher" or not any(one.name in _STEP_VARIABLES for one in spec.engine.env)
+            ),
         ),
         Rule(
             cel="!has(self.gateway) || (has(self.model.type) && self.model.type == 'Teacher')",

@@ -394,6 +394,28 @@ def test_an_argument_that_only_resembles_one_of_rewardpools_own_is_taken(argumen
     assert load_manifest(manifest("spec.engine.args", [argument])).spec.engine.args == [argument]
 
 
+def of_teacher(*args):
+    teacher = json.loads(manifest("spec", {"model": {"source": "hf://org/teacher", "type": "Teacher"}}))
+    return manifest("spec.engine", {"args": args}, base=teacher)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--max-num-batched-tokens", "--max_num_batched_tokens=4096", "--max-num-b", "--kv-cache-memory-bytes=1G"],
+)
+def test_an_argument_by_which_a_teachers_step_takes_other_memory_is_refused_by_name(argument):
+    with pytest.raises(ManifestError, match=r"spec\.engine\.args must not have --max-num-batched-tokens"):
+        load_manifest(of_teacher(argument, "4096"))
+    assert load_manifest(manifest("spec.engine.args", [argument])).spec.engine.args == [argument]
+
+
+@pytest.mark.parametrize(
+    "argument", ["--max-num-seqs=8", "--kv-cache-metrics", "--gpu-memory-utilization=0.5", "--chunked-prefill-size=-1"]
+)
+def test_an_argument_that_leaves_a_teachers_step_as_it_is_is_taken(argument):
+    assert load_manifest(of_teacher(argument)).spec.engine.args == [argument]
+
+
 @pytest.mark.parametrize("name", ["VLLM_API_KEY", "VLLM_SERVER_DEV_MODE", "REWARDPOOL_SERVED_NAME"])
 def test_a_variable_of_rewardpools_own_is_refused_by_name(name):
     with pytest.raises(ManifestError, match=name.removeprefix("REWARDPOOL")):

@@ -183,6 +183,15 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
         "spec.sandbox": {"concurrency": 4, "memory": "3Gi"},
         "spec.worker.resources": {"limits": {"memory": "10Gi"}},
     },
+    "a teacher with larger steps": {
+        "spec.model.type": "Teacher",
+        "spec.engine.args": ["--max_num_batched_tokens=4096"],
+    },
+    "a teacher without SGLang's pieces": {
+        "spec.model.type": "Teacher",
+        "spec.engine.name": "sglang",
+        "spec.engine.env": [{"name": "SGLANG_ENABLE_LOGPROB_CHUNK", "value": "0"}],
+    },
     "a gateway of a reward model": {"spec.gateway": {}},
     "a gateway behind a certificate": {
         "spec.model.type": "Teacher",

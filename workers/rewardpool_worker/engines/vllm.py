@@ -7,7 +7,7 @@ A worker extension has the checkpoint loaded whole, see `whole_checkpoint`.
 """
 
 from rewardpool_api import RewardPoolSpec, names
-from rewardpool_api.engines import FOR_MODELS
+from rewardpool_api.engines import FOR_MODELS, TEACHER_STEP_TOKENS
 from rewardpool_worker.engines.launch import (
     Launch,
     LaunchTarget,
@@ -24,11 +24,6 @@ SERVER_MODULE = "vllm.entrypoints.launchers.api_server.entry"
 wheel has another name than `vllm`, as the one for CPUs has: they look up the version of a package of that name."""
 MIDDLEWARE = "rewardpool_worker.engine_side.middleware.score.ScoreMiddleware"
 WHOLE_CHECKPOINT = "rewardpool_worker.engine_side.whole_checkpoint.WholeCheckpoint"
-
-
-TEACHER_CHUNK = 2048
-"""Tokens of one step of a teacher. It computes the whole vocabulary for each of them, in 8 bytes a token of that (2.5
-GB where there are 152,000), which vLLM's own measure of the GPU's memory does not see."""
 
 
 def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
@@ -72,4 +67,4 @@ def _teacher_flags(spec: RewardPoolSpec) -> list[str]:
     """
     flags = ["--runner", "generate", "--worker-extension-cls", WHOLE_CHECKPOINT]
     flags += ["--max-logprobs", str(spec.model.most_top_k), "--logprobs-mode", "raw_logprobs"]
-    return [*flags, *FOR_MODELS["vllm"].no_prefix_cache.args, "--max-num-batched-tokens", str(TEACHER_CHUNK)]
+    return [*flags, *FOR_MODELS["vllm"].no_prefix_cache.args, "--max-num-batched-tokens", str(TEACHER_STEP_TOKENS)]
