@@ -1,12 +1,13 @@
 """`make tutorials`: run the tutorials' commands word by word, as a new user types them, with what each takes.
 
-A tutorial is a page of docs/tutorials/. Its `console` blocks are one session of a shell, in a copy of the repository
-and with an empty home: lines that begin with `$ ` are typed, with what follows up to the end of a here-document, and
-the lines below must be in what comes of it, in that order. `…` in such a line stands for anything.
+A tutorial is a page of docs/tutorials/, and docs/production.md is typed like one. Its `console` blocks are one session
+of a shell, in a copy of the repository and with an empty home: lines that begin with `$ ` are typed, with what follows
+up to the end of a here-document, and the lines below must be in what comes of it, in that order. `…` in such a line
+stands for anything.
 
 Pages that install the same, one after the other, share the environment that the first of them made: pip has less to do.
-A page of `ON_CLUSTER` finds a fresh cluster, kubectl and helm, and in `$REGISTRY`, a registry on this machine, the
-image that it says how to build.
+A page of `ON_CLUSTER` finds a fresh cluster, kubectl, helm and rewardpool, and in `$REGISTRY`, a registry on this
+machine, the image that the first of them says how to build.
 
 What every command took goes to `.rewardpool/tutorials.json`.
 """
@@ -38,14 +39,17 @@ from installation import Installation, refuse_used_cluster
 from scene import StoryError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGES: Final = ROOT / "docs" / "tutorials"
+PAGES: Final = {
+    page.stem: page for page in (*sorted((ROOT / "docs" / "tutorials").glob("*.md")), ROOT / "docs" / "production.md")
+}
+"""The pages by their names."""
 RESULT: Final = ROOT / ".rewardpool" / "tutorials.json"
 PAGE_SECONDS: Final = 900.0
 """The deadline of a page."""
 ENVIRONMENT: Final = "environment"
 """Where pages make the one that they install into, from the home."""
-ON_CLUSTER: Final = ("kubernetes",)
-"""Pages whose commands need a cluster."""
+ON_CLUSTER: Final = ("kubernetes", "production")
+"""Pages whose commands need a cluster. Where they share one, each before the last leaves it as it was."""
 IMAGE: Final = "localhost/rewards:1"
 PROGRAMS: Final = ("*/bin/rewardpool", "rewardpool/.rewardpool/venvs/dev/bin/rewardpool")
 """Where a page installs the command line, from the home: an environment of its own, or the checkout's."""
@@ -149,7 +153,8 @@ def fresh_cluster() -> Iterator[dict[str, str]]:
     with open_cluster(nodes=1, say=say) as cluster:
         refuse_used_cluster(cluster)
         archive = build_function_image(Installation(cluster, folder=STATE, say=say), IMAGE)
-        path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
+        # rewardpool last: any other program of its environment is the system's.
+        path = os.pathsep.join([*map(str, programs), os.environ["PATH"], str(Path(sys.executable).parent)])
         with registry_of(cluster, archive) as address:
             yield {"KUBECONFIG": str(cluster.kubeconfig), "PATH": path, "REGISTRY": address}
 
@@ -264,14 +269,14 @@ def main() -> int:
     """Run the pages that are named, by default all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", nargs="*", help="such as one-machine; default: all")
-    names = parser.parse_args().page or sorted(page.stem for page in PAGES.glob("*.md"))
+    names = parser.parse_args().page or sorted(PAGES)
     result: dict[str, dict[str, float]] = {}
     # Those on a cluster last: they install nothing here.
     with tempfile.TemporaryDirectory(prefix="rewardpool-tutorial-") as folder:
         for name in sorted(names, key=lambda name: name in ON_CLUSTER):
             print(name, flush=True)
             with fresh_cluster() if name in ON_CLUSTER else nullcontext() as variables:
-                result[name] = run_page(PAGES / f"{name}.md", Path(folder), variables)
+                result[name] = run_page(PAGES[name], Path(folder), variables)
             print(f"  {sum(result[name].values()):6.1f} s  in all", flush=True)
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=2) + "\n")

@@ -70,9 +70,9 @@ def type_tutorials(url: str, version: str, folder: Path) -> dict[str, dict[str, 
         Seconds of each command, by page.
     """
     variables = {"PIP_EXTRA_INDEX_URL": f"{os.environ.get('PIP_EXTRA_INDEX_URL', '')} {url}".strip()}
-    seconds = {page: run_page(PAGES / f"{page}.md", folder, variables, version=version) for page in TUTORIALS}
+    seconds = {page: run_page(PAGES[page], folder, variables, version=version) for page in TUTORIALS}
     with fresh_cluster() as cluster:
-        return seconds | {page: run_page(PAGES / f"{page}.md", folder, cluster) for page in ON_CLUSTER}
+        return seconds | {page: run_page(PAGES[page], folder, cluster) for page in ON_CLUSTER}
 
 
 def main() -> int:

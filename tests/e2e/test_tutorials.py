@@ -145,7 +145,7 @@ def test_a_new_user_has_an_empty_home_and_no_pools(tmp_path: Path) -> None:
     assert not {"REWARDPOOL_STATE_DIR", "VIRTUAL_ENV"} & set(environment)
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_a_tutorial_stops_each_pool_that_it_starts(page: Path) -> None:
     commands = [typed.command for typed in typed_commands(page.read_text())]
     starts = sum("rewardpool up" in command and "--detach" in command for command in commands)
@@ -154,8 +154,8 @@ def test_a_tutorial_stops_each_pool_that_it_starts(page: Path) -> None:
 
 def test_the_pages_that_need_a_cluster_are_the_ones_that_type_kubectl() -> None:
     typing = {
-        page.stem
-        for page in PAGES.glob("*.md")
-        if any("kubectl " in t.command for t in typed_commands(page.read_text()))
+        name
+        for name, page in PAGES.items()
+        if any("kubectl " in typed.command for typed in typed_commands(page.read_text()))
     }
     assert typing == set(ON_CLUSTER)
