@@ -176,6 +176,8 @@ class GatewaySpec(ApiModel):
     """Number of gateway replicas. One machine always runs one."""
     request_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = names.GATEWAY_TIMEOUT_SECONDS
     """Longest one sequence may take, with retries and the wait for a worker, before its request fails; shorter than the trainer's own limit."""
+    vocabulary: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
+    """Digest of the student's vocabulary (docs/teachers.md). The pool is not Ready while its model has another one, and no answer of such a model is passed on. Default: trainers' URLs name no vocabulary, so none is compared."""
     pod_template: GatewayTemplate = {}
     """Merged over the rendered pod template of the gateways; containers merge by name (`gateway`)."""
 

@@ -216,6 +216,10 @@ class ConditionReason(_Reason):
         "TlsUnusable",
         "The Secret of spec.router.tls is missing or no certificate with its key; no router is started or changed.",
     )
+    VOCABULARY_DIFFERS = (
+        "VocabularyDiffers",
+        "The model's vocabulary is not that of spec.gateway.vocabulary, so the gateway passes on no answer of it.",
+    )
     CERTIFICATE_REFUSED = (
         "CertificateRefused",
         "The routers' certificate is for another host, has ended, or is not signed by the Secret's ca.crt.",

@@ -31,13 +31,16 @@ class LocalGateway:
         self._pool: RewardPool | None = None
         self._timeout = names.GATEWAY_TIMEOUT_SECONDS
         """Deadline of the process that runs."""
+        self._vocabulary: str | None = None
+        """The same of the student's vocabulary."""
         self._ending: asyncio.Task[None] | None = None
 
     async def ensure(self, pool: RewardPool) -> Gateway | None:
         """Have it run, or not, as the pool says; return it for a snapshot."""
         self._pool = pool
         wanted = pool.spec.gateway
-        is_wanted = wanted is not None and wanted.request_timeout_seconds == self._timeout
+        running = self._timeout, self._vocabulary
+        is_wanted = wanted is not None and (wanted.request_timeout_seconds, wanted.vocabulary) == running
         if self._process.running and not self._process.stopping and not is_wanted:
             # Beside the passes, which workers need meanwhile.
             self._ending = asyncio.create_task(self.stop())
@@ -87,8 +90,11 @@ class LocalGateway:
         environment = {names.ENV_URL: self._router_url}
         if self._pool.spec.router.auth.uses_key:
             environment[names.ENV_KEY_FILE] = str(self._folder.key_file)
-        self._timeout = self._pool.spec.gateway.request_timeout_seconds
+        wanted = self._pool.spec.gateway
+        self._timeout, self._vocabulary = wanted.request_timeout_seconds, wanted.vocabulary
         options = ["--listen", f"{HOST}:{self._port.number}", "--key-file", str(self._folder.gateway_key_file)]
+        if self._vocabulary is not None:
+            options += ["--vocabulary", self._vocabulary]
         options += ["--timeout", str(self._timeout)]
         argv = (sys.executable, "-m", "rewardpool_cli", "gateway", self._pool.key, "--teacher", *options)
         return Command(argv=argv, env=environment, url=self._url(self._port), ports=(self._port,))

@@ -40,8 +40,10 @@ def gateways(machine: LocalMachine) -> list[psutil.Process]:
     return [one for one in machine.processes() if "/gateway/" in one.environ()[ENV_PROCESS]]
 
 
-def deadlines(machine: LocalMachine) -> list[str]:
-    return [one.cmdline()[-1] for one in gateways(machine)]
+def settings(machine: LocalMachine) -> list[list[str]]:
+    """What each one's command line has after the file of its key."""
+    commands = [one.cmdline() for one in gateways(machine)]
+    return [command[command.index("--key-file") + 2 :] for command in commands]
 
 
 async def test_up_prints_the_gateways_url_and_it_takes_its_own_key_alone(
@@ -65,14 +67,21 @@ async def test_up_prints_the_gateways_url_and_it_takes_its_own_key_alone(
     assert machine.processes() == []
 
 
-async def test_a_running_pool_gets_a_gateway_another_deadline_and_loses_it(machine: LocalMachine) -> None:
+async def test_a_running_pool_gets_a_gateway_with_other_settings_and_loses_it(machine: LocalMachine) -> None:
     await machine.up(**teacher(machine))
-    wishes: list[dict[str, Any]] = [{"gateway": {}}, {"gateway": {"requestTimeoutSeconds": 7}}, {}]
-    for wanted, seconds in zip(wishes, ("100", "7", None), strict=True):
+    vocabulary = "fedcba9876543210"
+    wishes: list[dict[str, Any]] = [
+        {"gateway": {}},
+        {"gateway": {"requestTimeoutSeconds": 7}},
+        {"gateway": {"requestTimeoutSeconds": 7, "vocabulary": vocabulary}},
+        {},
+    ]
+    options = (["--timeout", "100"], ["--timeout", "7"], ["--vocabulary", vocabulary, "--timeout", "7"], None)
+    for wanted, expected in zip(wishes, options, strict=True):
         assert (await machine.run("up", "-f", machine.manifest(**teacher(machine, **wanted))))[0] == 0
 
-        async def is_so(seconds: str | None = seconds) -> bool:
+        async def is_so(expected: list[str] | None = expected) -> bool:
             there = machine.pool().status.gateway is not None
-            return there == (seconds is not None) and deadlines(machine) == ([] if seconds is None else [seconds])
+            return there == (expected is not None) and settings(machine) == ([] if expected is None else [expected])
 
-        await eventually(is_so, what=f"the gateway's deadline is {seconds}", seconds=30)
+        await eventually(is_so, what=f"the gateway's settings are {expected}", seconds=30)

@@ -24,6 +24,7 @@ async def teacher_gateway(
     afterwards: Any = teaches,
     student: Any = None,
     tokenizer: str | None = None,
+    vocabulary: str | None = None,
     teacher: bool = False,
     revisions: Sequence[dict[str, Any]] = (),
     **settings: Any,
@@ -37,6 +38,7 @@ async def teacher_gateway(
             Announcement(rank=0, ranks=1),
             tokenizer=tokenizer,
             policy_tokenizer=student,
+            vocabulary=vocabulary,
             teacher=teacher,
             path="gateway",
         )

@@ -251,16 +251,47 @@ async def test_a_pool_of_another_type_gives_no_log_probabilities(gateway: Openin
         assert (status, said) == (404, "the pool is no Teacher, and only those give log-probabilities")
 
 
-async def test_a_student_with_another_vocabulary_is_refused_at_the_start(gateway: Opening) -> None:
-    student = SimpleNamespace(get_vocab=lambda: {"a": 0})
+@pytest.mark.parametrize(
+    ("student", "option"),
+    [
+        ({"student": SimpleNamespace(get_vocab=lambda: {"a": 0})}, "--policy-tokenizer"),
+        ({"vocabulary": "fedcba9876543210"}, "--vocabulary"),
+    ],
+)
+async def test_a_student_with_another_vocabulary_is_refused_at_the_start(
+    gateway: Opening, student: dict[str, Any], option: str
+) -> None:
     known = {
         "revision": "5f1c0de5",
         "source": "hf://org/teacher",
         "servedName": "skywork",
         "tokenizer": "0123456789abcdef",
     }
-    with pytest.raises(ConfigError, match="--policy-tokenizer: has the vocabulary"):
-        async with gateway(student=student, revisions=[known]):
+    with pytest.raises(ConfigError, match=f"{option}: has the vocabulary .* has 0123456789abcdef"):
+        async with gateway(**student, revisions=[known]):
+            pass
+
+
+async def test_no_answer_of_another_vocabulary_than_the_students_is_passed_on(gateway: Opening) -> None:
+    async with gateway(vocabulary="fedcba9876543210") as (client, worker):
+        worker.tokenizer = "fedcba9876543210"
+        await asked(client, "/v1/completions", completions())
+        worker.tokenizer = "0123456789abcdef"
+        status, said = await refused(client, "/v1/completions", completions())
+    assert status == 503
+    assert "whose model has another tokenizer than the one that wrote the sample" in said
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"model_type": "Function"}, "--vocabulary: is for a Teacher, and rl/skywork is Function; leave it out"),
+        ({"student": "org/student"}, "--vocabulary: is for a student without --policy-tokenizer"),
+    ],
+)
+async def test_a_vocabulary_that_means_nothing_is_refused(gateway: Opening, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        async with gateway(vocabulary="fedcba9876543210", **fields):
             pass
 
 

@@ -39,6 +39,10 @@ def gateway(
     teacher: Annotated[
         bool, typer.Option("--teacher", help="The pool is a Teacher: needed where only its URL is known.")
     ] = False,
+    vocabulary: Annotated[
+        str | None,
+        typer.Option(metavar="DIGEST", help="Of the student's vocabulary, which a Teacher must have."),
+    ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="For one sample.")] = GATEWAY_TIMEOUT_SECONDS,
     wait_seconds: Annotated[float, typer.Option(min=0, help="How long to wait for a pool that is not ready.")] = 0,
 ) -> None:
@@ -59,6 +63,7 @@ def gateway(
         Announcement(rank=0, ranks=1),
         tokenizer=tokenizer,
         policy_tokenizer=policy_tokenizer,
+        vocabulary=vocabulary,
         teacher=teacher,
         path="gateway",
     )

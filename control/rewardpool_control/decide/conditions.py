@@ -88,6 +88,20 @@ class Facts:
         return next((worker.failure for worker in self.staying if worker.failure and not worker.answering), None)
 
     @property
+    def vocabulary(self) -> Failure | None:
+        """Failure of a model that has another vocabulary than the gateway's callers."""
+        gateway = self.snapshot.pool.spec.gateway
+        wanted = gateway.vocabulary if gateway is not None else None
+        other = next((one for one in self.model.revisions if wanted and one.tokenizer not in (None, wanted)), None)
+        if other is None:
+            return None
+        message = (
+            f"spec.gateway.vocabulary is {wanted}, and {other.source} has {other.tokenizer}: one token id would stand"
+            " for different tokens; serve a teacher with the student's vocabulary"
+        )
+        return Failure(reason=ConditionReason.VOCABULARY_DIFFERS, message=message)
+
+    @property
     def tls(self) -> Failure | None:
         """Failure where no router can have its certificate."""
         problem = self.snapshot.tls_problem
@@ -197,6 +211,8 @@ def _gateway_ready(facts: Facts) -> Finding | None:
     gateway = facts.snapshot.gateway
     if gateway is None:
         return None
+    if (other := _not_for(facts.vocabulary)) is not None:
+        return other
     if gateway.ready >= gateway.wanted:
         return _yes(ConditionReason.ALL_READY, f"{gateway.ready} gateways answer")
     return _not_for(gateway.failure) or _no(
@@ -315,6 +331,7 @@ def _degraded(facts: Facts) -> Finding:
         or facts.failure
         or facts.agreement.problem
         or next((router.failure for router in snapshot.routers if router.failure), None)
+        or facts.vocabulary
         or (snapshot.gateway and snapshot.gateway.failure)
         or _silence(snapshot)
         or _unlisted(facts)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker
 
 from rewardpool_control.decide import decide
@@ -43,6 +44,26 @@ def test_a_gateway_that_fails_degrades_the_pool():
     found = reasons(with_gateway(failure=OOM))
     assert found["GatewayReady"] == ("False", "OutOfMemory")
     assert found["Degraded"] == ("True", "OutOfMemory")
+
+
+@pytest.mark.parametrize(
+    ("of_model", "reason"),
+    [("0123456789abcdef", "VocabularyDiffers"), ("fedcba9876543210", None), (None, None)],
+)
+def test_a_teacher_with_another_vocabulary_than_the_gateways_callers_is_not_ready(of_model, reason):
+    pool = a_pool(
+        replicas=1,
+        model={"source": "hf://org/teacher", "type": "Teacher"},
+        gateway={"vocabulary": "fedcba9876543210"},
+    )
+    snapshot = a_snapshot(a_worker("one", tokenizer=of_model), pool=pool)
+    plan = decide(replace(snapshot, gateway=Gateway(url="http://gateway", ready=1)))
+    assert reasons(plan)["GatewayReady"] == ("True" if reason is None else "False", reason or "AllReady")
+    assert reasons(plan)["Ready"] == ("True" if reason is None else "False", reason or "Serving")
+    assert reasons(plan)["Degraded"] == ("False" if reason is None else "True", reason or "AsExpected")
+    if reason is not None:
+        message = plan.status.condition("GatewayReady").message
+        assert "spec.gateway.vocabulary is fedcba9876543210, and hf://org/teacher has 0123456789abcdef" in message
 
 
 def test_the_status_has_where_the_gateways_key_is():

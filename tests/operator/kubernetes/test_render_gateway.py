@@ -76,6 +76,12 @@ def test_a_gateway_has_its_deadline_and_time_for_what_is_in_flight(gateway: dict
     assert pod(gateway=gateway)["terminationGracePeriodSeconds"] > seconds + timeout + names.GATEWAY_GRACE_SECONDS
 
 
+def test_a_gateway_has_the_vocabulary_of_its_callers() -> None:
+    command = container(gateway={"vocabulary": "fedcba9876543210"})["command"]
+    assert command[command.index("--vocabulary") + 1] == "fedcba9876543210"
+    assert "--vocabulary" not in container()["command"]
+
+
 def test_a_gateway_listens_on_ipv6_where_the_cluster_has_it() -> None:
     assert "0.0.0.0:5000" in container()["command"]
     assert "[::]:5000" in container(ipv6=True)["command"]

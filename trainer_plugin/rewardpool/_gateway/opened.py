@@ -43,6 +43,7 @@ async def open_pool(
     *,
     tokenizer: str | None,
     policy_tokenizer: str | None = None,
+    vocabulary: str | None = None,
     teacher: bool = False,
     path: str,
 ) -> AsyncIterator[OpenReward | OpenTeacher]:
@@ -53,12 +54,13 @@ async def open_pool(
         announcement: What is known of the job beforehand.
         tokenizer: The reward model's, of a pool that scores; None for that of its model.
         policy_tokenizer: The student's, whose vocabulary is compared with a teacher's; None for no comparison.
+        vocabulary: Digest of the student's vocabulary, where that is known in place of its tokenizer.
         teacher: Whether it is a teacher, where only its URL is known.
         path: In front of the fields' names in messages.
 
     Raises:
-        ConfigError: Fields are wrong, the reward cannot be made, `tokenizer` is given for a teacher, `teacher` for a
-            pool of another type, or student and teacher have other vocabularies.
+        ConfigError: Fields are wrong, the reward cannot be made, `tokenizer` is given for a teacher, `teacher` or
+            `vocabulary` for a pool of another type, or student and teacher have other vocabularies.
         PoolError: The pool cannot be used.
     """
     async with Pool.shared(RewardConfig.parse(spec, path=path)) as pool:
@@ -68,10 +70,16 @@ async def open_pool(
         if teacher or found == "Teacher":
             if tokenizer is not None:
                 raise only_of_rewards("--tokenizer", pool.endpoint)
-            vocabulary = None
+            field = "--vocabulary"
             if policy_tokenizer is not None:
-                vocabulary = await asyncio.to_thread(digest_of, policy_tokenizer, field="--policy-tokenizer")
-                check_vocabulary(vocabulary, pool.endpoint, field="--policy-tokenizer")
+                if vocabulary is not None:
+                    raise ConfigError(
+                        field, "is for a student without --policy-tokenizer, which says it: leave one out"
+                    )
+                field = "--policy-tokenizer"
+                vocabulary = await asyncio.to_thread(digest_of, policy_tokenizer, field=field)
+            if vocabulary is not None:
+                check_vocabulary(vocabulary, pool.endpoint, field=field)
             demand = pool.demand(
                 samples=announcement.samples,
                 steps=announcement.steps,
@@ -80,6 +88,8 @@ async def open_pool(
             )
             yield OpenTeacher(pool, Bursts([demand]), vocabulary)
             return
+        if vocabulary is not None:
+            raise ConfigError("--vocabulary", f"is for a Teacher, and {pool.endpoint.pool} is {found}; leave it out")
         part = {**spec} if tokenizer is None else {**spec, "tokenizer": tokenizer}
         async with open_announced(part, announcement, path=path) as reward:
             yield reward

@@ -74,6 +74,8 @@ def _template(pool: RewardPool, gateway: GatewaySpec, image: str, *, ipv6: bool,
     timeout = gateway.request_timeout_seconds
     options = ["--listen", listen, "--key-file", f"{names.GATEWAY_KEY_DIR}/{names.SECRET_KEY}"]
     options += ["--timeout", str(timeout)]
+    if gateway.vocabulary is not None:
+        options += ["--vocabulary", gateway.vocabulary]
     volume, mount = own_key_volume("gateway-key", secret=secret, folder=names.GATEWAY_KEY_DIR)
     volumes, mounts = [volume], [mount]
     env = [{"name": names.ENV_URL, "value": pool_url(pool)}]
