@@ -107,6 +107,11 @@ def test_a_teacher_on_vllm_is_bounded_and_keeps_no_prefixes() -> None:
     assert (found.env["REWARDPOOL_MODEL_TYPE"], found.env["REWARDPOOL_TOP_K"]) == ("Teacher", "8")
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_teacher_on_gpus_is_to_leave_memory_for_its_steps(engine: str) -> None:
+    assert launch(TEACHER, name=engine).env["REWARDPOOL_STEP_TOKENS"] == "2048"
+
+
 def test_a_teacher_on_sglang_has_no_prefix_cache_and_generates() -> None:
     found = launch(TEACHER, name="sglang")
     assert "--disable-radix-cache" in found.argv

@@ -107,6 +107,11 @@ _SYMPTOMS = (
         " in spec.engine, and vLLM its build for CPUs",
     ),
     _symptom(
+        ConditionReason.OUT_OF_MEMORY,
+        r"^no room for a step: ",
+        "a teacher's log-probabilities need memory beside the engine's own; leave it as the line says",
+    ),
+    _symptom(
         ConditionReason.MODEL_REFUSED,
         r"^(ERROR )?model refused: ",
         "spec.model.source names a checkpoint that cannot be served as it is",

@@ -33,7 +33,7 @@ from rewardpool_api.names import (
     ENV_KEY_FILE,
     ENV_MODEL_TYPE,
 )
-from rewardpool_worker.engine_side import lora_adapters, sglang_adapters
+from rewardpool_worker.engine_side import lora_adapters, sglang_adapters, step_memory
 from rewardpool_worker.engine_side.head_tokens import resolve_or_refuse
 from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
 from rewardpool_worker.engine_side.writable_home import make_home_writable
@@ -84,7 +84,10 @@ def main(argv: list[str]) -> int:
         if of_adapters is None:
             return 2
         argv = [*argv, *of_adapters]
-    arguments = prepare_server_args(argv)
+    of_memory = step_memory.flags_or_refuse(step_memory.SGLANG, argv)
+    if of_memory is None:
+        return 2
+    arguments = prepare_server_args([*argv, *of_memory])
     if way := way_past_the_key(arguments, os.environ):
         print(f"error: argument {way}: not supported, it starts a server that takes requests without a key", flush=True)
         return 2

@@ -1,9 +1,10 @@
 """Starts vLLM: `python rewardpool_worker.zip vllm_launcher -m MODULE VLLM-FLAGS…`.
 
 vLLM takes an unknown token of a head for the row of some other token, without a word. So `head_tokens` looks them up
-first; likewise `lora_adapters` looks at the adapters' files, and `writable_home` at HOME. Variables that an image or a
-shell has are dropped where vLLM would not serve as it is asked to. Then this process becomes vLLM with the flags it was
-given and those of head and adapters. The middleware in that process finds what was looked up in REWARDPOOL_HEAD.
+first; likewise `lora_adapters` looks at the adapters' files, `step_memory` at the GPUs, and `writable_home` at HOME.
+Variables that an image or a shell has are dropped where vLLM would not serve as it is asked to. Then this process
+becomes vLLM with the flags it was given and those of head, adapters and memory. The middleware in that process finds
+what was looked up in REWARDPOOL_HEAD.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from rewardpool_api.names import ENV_HEAD, ENV_SLEEP_MAX_ABS_DIFF
+from rewardpool_worker.engine_side import step_memory
 from rewardpool_worker.engine_side.head_tokens import resolve_or_refuse
 from rewardpool_worker.engine_side.lora_adapters import adapters_or_refuse, vllm_flags
 from rewardpool_worker.engine_side.writable_home import make_home_writable
@@ -71,9 +73,10 @@ def main(argv: list[str]) -> int:
     settle_variables(os.environ)
     make_home_writable(os.environ)
     of_head, of_adapters = _flags_of_head(argv), adapters_or_refuse(argv, vllm_flags)
-    if of_head is None or of_adapters is None:
+    of_memory = step_memory.flags_or_refuse(step_memory.VLLM, argv)
+    if of_head is None or of_adapters is None or of_memory is None:
         return 2
-    flags = [*of_head, *of_adapters]
+    flags = [*of_head, *of_adapters, *of_memory]
     sys.stderr.flush()
     return os.execv(sys.executable, [sys.executable, *argv, *flags])  # noqa: S606 - argv as the operator made it
 

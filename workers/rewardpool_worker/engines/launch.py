@@ -7,7 +7,7 @@ from typing import Final
 
 from rewardpool_api import RewardPoolSpec, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
-from rewardpool_api.engines import FOR_MODELS, Setting
+from rewardpool_api.engines import FOR_MODELS, TEACHER_STEP_TOKENS, Setting
 from rewardpool_worker.mounted import WORKER_ZIP
 
 
@@ -133,6 +133,8 @@ def environment(spec: RewardPoolSpec, target: LaunchTarget, **engine_variables: 
         variables[names.ENV_DTYPE] = spec.engine.dtype
     if spec.model.type == "Teacher":
         variables[names.ENV_TOP_K] = str(spec.model.most_top_k)
+        if spec.worker.gpus > 0:
+            variables[names.ENV_STEP_TOKENS] = str(TEACHER_STEP_TOKENS)
     if spec.model.adapters:
         adapters = sorted(spec.model.adapters, key=lambda adapter: adapter.name)
         variables[names.ENV_ADAPTERS] = json.dumps([_for_worker(adapter, target) for adapter in adapters])

@@ -13,11 +13,12 @@ log = logging.getLogger("rewardpool.worker")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Facts of a checkpoint's config.json about its head; the defaults stand for one that cannot be read."""
+    """Facts of a checkpoint's config.json; the defaults stand for one that cannot be read."""
 
     architecture: str = "the model"
     labels: tuple[str, ...] = ()
     hidden_size: int | None = None
+    vocabulary_size: int | None = None
 
     @classmethod
     def at(cls, path: str) -> "Checkpoint":
@@ -25,10 +26,13 @@ class Checkpoint:
         try:
             config = json.loads(_config_file(path).read_bytes())
             labels = config.get("id2label") or {}
+            # Models that take pictures have a part for each kind of input.
+            size = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
             return cls(
                 architecture=str((config.get("architectures") or [cls.architecture])[0]),
                 labels=tuple(str(labels[index]) for index in sorted(labels, key=int)),
                 hidden_size=config.get("hidden_size"),
+                vocabulary_size=size if isinstance(size, int) else None,
             )
         except (OSError, ValueError, AttributeError, TypeError) as error:
             log.warning("the checkpoint's config.json cannot be read: %s: %s", type(error).__name__, error)
