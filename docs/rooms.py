@@ -62,7 +62,7 @@ def public_names(room: Path) -> int:
 
 
 def table() -> str:
-    """The table in Markdown; lines are rounded to hundreds, so that it does not change with every line."""
+    """Return the table in Markdown; lines are in hundreds and names in tens, so that it seldom changes."""
     found = rooms()
     graph = grimp.build_graph(*(room.name for room in found))
     lines = ["| room | lines | of code | public names | what it is for | imports |", "|---|---:|---:|---:|---|---|"]
@@ -75,7 +75,7 @@ def table() -> str:
             if other != room and graph.direct_import_exists(importer=room.name, imported=other.name, as_packages=True)
         ]
         path = room.relative_to(ROOT)
-        sizes = f"{round(count, -2):,} | {round(code, -2):,} | {public_names(room):,}"
+        sizes = f"{round(count, -2):,} | {round(code, -2):,} | {round(public_names(room), -1):,}"
         lines.append(f"| `{path}` | {sizes} | {sentence(room)} | {', '.join(others) or 'none'} |")
     return "\n".join(lines) + "\n"
 
