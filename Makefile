@@ -263,7 +263,7 @@ test-actor:
 test-frameworks:
 	@$(FRAMEWORKS)/bin/python -m pytest $(SHORT) tests/frameworks
 
-test-long: packages needs ## What `make test` leaves out for its length (forty minutes)
+test-long: packages needs ## What `make test` leaves out for its length (an hour; builds Kueue's controller once)
 	@$(DEV)/bin/pytest -m long tests --ignore=tests/trainer_torch --ignore=tests/frameworks
 	@$(TRAINER)/bin/python -m pytest -m long tests/trainer_torch
 	@$(FRAMEWORKS)/bin/python -m pytest -m long tests/frameworks
