@@ -199,6 +199,7 @@ class Snapshot:
     worker_sets: tuple[WorkerSet, ...] = ()
     workers: tuple[Worker, ...] = ()
     routers: tuple[Router, ...] = ()
+    wanted_routers: int = 1
     gateway: Gateway | None = None
     """None without `spec.gateway`."""
     holders: tuple[str, ...] | None = None

@@ -155,8 +155,8 @@ class RouterSpec(ApiModel):
 
     flavor: RouterFlavor = "sglang-router"
     """Router program: `sglang-router` 0.3, or its successor `smg` 1.13. RewardPool's own image has both."""
-    replicas: Annotated[int, Field(ge=1, le=16)] = 1
-    """Number of router replicas in front of the workers. One machine always runs one."""
+    replicas: Annotated[int, Field(ge=1, le=16)] | None = None
+    """Number of router replicas in front of the workers. Default: that of the chart's poolDefaults, else 1. One machine always runs one."""
     image: ShortText | None = None
     """Container image that has the router's program. Default: RewardPool's own image."""
     request_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300

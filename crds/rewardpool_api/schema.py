@@ -50,6 +50,7 @@ PRINTER_COLUMNS: tuple[Schema, ...] = (
             {"name": "Waiting", "type": "integer", "jsonPath": ".status.load.waiting"},
             {"name": "Recommended", "type": "integer", "jsonPath": ".status.scaling.recommendedReplicas"},
             {"name": "Limit", "type": "string", "jsonPath": ".status.scaling.limit"},
+            {"name": "Routers", "type": "integer", "jsonPath": ".status.routerReplicas"},
             {"name": "Revision", "type": "string", "jsonPath": ".status.currentRevision"},
             {"name": "Engine", "type": "string", "jsonPath": ".status.model.engine"},
             {"name": "Model", "type": "string", "jsonPath": ".spec.model.source"},

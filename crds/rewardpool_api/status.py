@@ -445,6 +445,8 @@ class RewardPoolStatus(ApiModel):
     """Number of workers that answer and are in no router's list, kept ready for scaling up."""
     parked_workers: Annotated[list[str], Field(max_length=MAX_PARKED_NAMES)] = []
     """Names of the first 32 parked workers, whose pods are Ready for Kubernetes like any other."""
+    router_replicas: Count = 0
+    """Number of routers that the pool is to have: spec.router.replicas, or its default."""
     selector: str = ""
     """Label selector of the worker pods, for the scale subresource."""
     current_revision: str = ""

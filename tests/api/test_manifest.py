@@ -28,7 +28,7 @@ def test_the_quickstart_manifest_is_valid():
 
 def test_defaults_need_not_be_written():
     pool = load_manifest(QUICKSTART)
-    assert (pool.spec.router.replicas, pool.spec.rollout.strategy, pool.spec.worker.drain_seconds) == (1, "Auto", 60)
+    assert (pool.spec.router.replicas, pool.spec.rollout.strategy, pool.spec.worker.drain_seconds) == (None, "Auto", 60)
 
 
 @pytest.mark.parametrize(

@@ -351,9 +351,16 @@ def test_a_pod_template_is_stored_with_all_that_it_says(control_plane: ControlPl
 def test_a_pool_is_listed_scaled_and_described(control_plane: ControlPlane) -> None:
     kubectl = ("--namespace", NAMESPACE)
     control_plane.kubectl("apply", "-f", "-", input=yaml.safe_dump(a_manifest({"spec.replicas": 1})))
-    status = {"ready": "1/2", "readyReplicas": 1, "replicas": 1, "selector": "a=b", "url": "http://there:8080"}
+    status = {
+        "ready": "1/2",
+        "readyReplicas": 1,
+        "replicas": 1,
+        "selector": "a=b",
+        "url": "http://there:8080",
+        "routerReplicas": 6,
+    }
     status |= {"load": {"inFlight": 7, "waiting": 3}, "scaling": {"desired": 2, "reason": "r"}}
-    status |= {"conditions": [a_condition("Ready", reason="Surging")]}
+    status |= {"routerReplicas": 6, "conditions": [a_condition("Ready", reason="Surging")]}
     say(control_plane, "pool", status)
 
     header, row = control_plane.kubectl(*kubectl, "get", "rp", "pool").splitlines()
@@ -361,7 +368,7 @@ def test_a_pool_is_listed_scaled_and_described(control_plane: ControlPlane) -> N
     assert row.split()[:3] == ["pool", "1/2", "Surging"]
     assert "rewardpool.rewardpool.dev/pool" in control_plane.kubectl(*kubectl, "get", "all", "--output=name")
     wide = control_plane.kubectl(*kubectl, "get", "rp", "pool", "--output=wide").splitlines()[1].split()
-    assert {"7", "3", "hf://org/model", "http://there:8080"} <= set(wide)
+    assert {"7", "3", "6", "hf://org/model", "http://there:8080"} <= set(wide)
 
     control_plane.kubectl(*kubectl, "scale", "rewardpool", "pool", "--replicas=2")
     path = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}/pool/scale"

@@ -407,7 +407,7 @@ POOL_DEFAULTS: dict[str, Any] = {
         "priorityClassName": "scoring",
         "resources": {"requests": {"cpu": 4, "memory": "32Gi"}},
     },
-    "router": {"resources": {"limits": {"memory": "2Gi"}}},
+    "router": {"replicas": 2, "resources": {"limits": {"memory": "2Gi"}}},
     "gateway": {"nodeSelector": {"edge": "yes"}},
 }
 
@@ -426,6 +426,8 @@ def test_without_pool_defaults_the_operator_is_told_nothing_of_them(render: Rend
 @pytest.mark.parametrize(
     ("defaults", "said"),
     [
+        ({"router": {"replicas": 17}}, "/poolDefaults/router/replicas"),
+        ({"worker": {"replicas": 2}}, "additional properties 'replicas' not allowed"),
         ({"workers": {}}, "additional properties 'workers' not allowed"),
         ({"worker": {"affinity": {}}}, "additional properties 'affinity' not allowed"),
         ({"worker": {"tolerations": [{"operator": "Exist"}]}}, "/poolDefaults/worker/tolerations/0/operator"),

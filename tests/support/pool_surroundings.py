@@ -22,6 +22,7 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.polls import probes, reading
+from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
 from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
@@ -126,7 +127,7 @@ class Surroundings:
         self.listed: list[str] = []
         self.silent = False
         self.files = MountedFiles(self.kube, self.store)  # type: ignore[arg-type]
-        self.image, self.upgrade_slots = "x:1", UpgradeSlots(1)
+        self.image, self.upgrade_slots, self.defaults = "x:1", UpgradeSlots(1), NO_DEFAULTS
         pool = json.loads(a_pool(replicas=1).model_dump_json(by_alias=True, exclude_none=True))
         self.store.put(resources.POOLS, self.kube.keep(resources.POOLS, pool))
         self.reconciler = self.a_reconciler()
@@ -147,6 +148,7 @@ class Surroundings:
             poll_limit=poll_limit,
             budgets=Budgets(self.store),
             upgrade_slots=self.upgrade_slots,
+            defaults=self.defaults,
         )
         return PoolReconciler(shared, KEY, wake=lambda: None)
 

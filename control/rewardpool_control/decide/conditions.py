@@ -194,7 +194,7 @@ def _workers_ready(facts: Facts) -> Finding:
 
 def _router_ready(facts: Facts) -> Finding:
     routers = [router for router in facts.snapshot.routers if not router.deleting]
-    answering, wanted = sum(router.answering for router in routers), facts.snapshot.pool.spec.router.replicas
+    answering, wanted = sum(router.answering for router in routers), facts.snapshot.wanted_routers
     failure = next((router.failure for router in routers if router.failure), None)
     changes = len(facts.lists.joins) + len(facts.lists.leaves) if facts.lists is not None else 0
     if facts.tls is not None:

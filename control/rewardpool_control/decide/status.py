@@ -56,6 +56,7 @@ def status_and_events(
         draining_replicas=len(snapshot.workers) - len(staying),
         parked_replicas=len(waiting),
         parked_workers=waiting[:MAX_PARKED_NAMES],
+        router_replicas=snapshot.wanted_routers,
         # Of worker pods, as the scale subresource shows it to HPA.
         selector=f"{names.LABEL_POOL}={snapshot.pool.metadata.name},{names.LABEL_COMPONENT}={names.COMPONENT_WORKER}",
         current_revision=snapshot.revision,

@@ -178,6 +178,7 @@ def _snapshot(pool: RewardPool, objects: Objects, *, revision: str) -> Snapshot:
         worker_sets=tuple(
             readable("deployments", objects.worker_deployments(), partial(_worker_set, objects), name=_name_of)
         ),
+        wanted_routers=objects.wanted_routers(pool),
         routers_refused=_refused(objects, names.router_name(pool.metadata.name)),
         gateway=_gateway(pool, objects),
     )

@@ -47,6 +47,12 @@ class PodDefaults(ApiModel):
     """Resources of the container `worker`, `router` or `gateway`; a worker's downloads may use as much."""
 
 
+class RouterDefaults(PodDefaults):
+    """Defaults of routers."""
+
+    replicas: Annotated[int, Field(ge=1, le=16)] = 1
+
+
 class PoolDefaults(ApiModel):
     """Defaults of the pods of every pool."""
 
@@ -54,7 +60,7 @@ class PoolDefaults(ApiModel):
     """Prefix of the names of the engines' stock images: a mirror of the registry that they are in."""
     image_pull_secrets: tuple[LocalReference, ...] = ()
     worker: PodDefaults = PodDefaults()
-    router: PodDefaults = PodDefaults()
+    router: RouterDefaults = RouterDefaults()
     gateway: PodDefaults = PodDefaults()
     """Defaults of gateways; what it leaves out of where pods go is the routers'."""
 

@@ -123,6 +123,12 @@ def test_without_a_router_nothing_is_served():
     assert reasons(plan)["Serving"] == ("False", "RouterNotReady")
 
 
+def test_a_router_that_is_to_be_made_is_missing_and_the_status_has_the_number():
+    status = decide(replace(a_snapshot(a_worker("one")), wanted_routers=2)).status
+    assert status.condition("RouterReady").message == "1 of 2 routers answer"
+    assert status.router_replicas == 2
+
+
 def test_a_worker_counts_as_ready_only_when_every_router_lists_it():
     one = a_worker("one")
     plan = decide(a_snapshot(one, routers=(a_router("a", workers=(one,)), a_router("b"))))

@@ -133,3 +133,25 @@ def test_a_mistake_is_told_with_its_path(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as told:
         PoolDefaults.from_environment({names.ENV_POOL_DEFAULTS: text})
     assert "poolDefaults" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("own", "default", "replicas"),
+    [({}, {}, 1), ({}, {"replicas": 2}, 2), ({"replicas": 1}, {"replicas": 2}, 1), ({"replicas": 3}, {}, 3)],
+)
+def test_a_pool_without_a_number_of_routers_has_the_default(
+    own: dict[str, Any], default: dict[str, Any], replicas: int
+) -> None:
+    defaults = read({"router": default})
+    made = render.router_deployment(a_pool(router=own), fingerprint="f", image="own:1", defaults=defaults)
+    assert made["spec"]["replicas"] == replicas
+
+
+def test_a_stored_number_of_one_router_and_a_default_are_no_change_of_the_pool() -> None:
+    def cause(router: dict[str, Any], default: int = 1) -> Any:
+        defaults = read({"router": {"replicas": default}})
+        made = render.router_deployment(a_pool(router=router), fingerprint="f", image="own:1", defaults=defaults)
+        return made["metadata"]["annotations"][names.ANNOTATION_CAUSE]
+
+    assert cause({"replicas": 1}) == cause({}) == cause({}, default=2)
+    assert cause({"replicas": 2}) != cause({})

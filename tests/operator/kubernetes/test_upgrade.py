@@ -7,6 +7,7 @@ from support.pool_surroundings import KEY, Surroundings
 
 from rewardpool_kube import resources
 from rewardpool_kube.resources import Object
+from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_operator.kubernetes.render import worker
 from rewardpool_worker import mounted
 from rewardpool_worker.engines import engine_for
@@ -81,3 +82,28 @@ async def test_a_change_of_the_pools_own_routers_waits_for_nobody(
     around.declare(router={"requestTimeoutSeconds": 7})
     await around.reconcile()
     assert deployments(around)["rm-router"]["spec"]["template"]["spec"]["containers"][0]["image"] == "x:2"
+
+
+async def pass_with_two_routers_by_default(around: Surroundings) -> tuple[int, int, str]:
+    """Let another pool have its routers upgraded; return the routers as declared, and the status's number and words."""
+    around.defaults = PoolDefaults.model_validate({"router": {"replicas": 2}})
+    around.reconciler = around.a_reconciler()
+    around.upgrade_slots.acquire(("rl", "other"))
+    for _ in range(3):
+        await around.reconcile()
+    status = around.kube.objects[resources.POOLS, "rm"]["status"]
+    (ready,) = (item["message"] for item in status["conditions"] if item["type"] == "RouterReady")
+    return deployments(around)["rm-router"]["spec"]["replicas"], status["routerReplicas"], ready
+
+
+async def test_routers_that_a_default_adds_replace_none_and_wait_for_nobody(around: Surroundings) -> None:
+    before = deployments(around)["rm-router"]["spec"]["template"]
+    assert await pass_with_two_routers_by_default(around) == (2, 2, "1 of 2 routers answer")
+    assert deployments(around)["rm-router"]["spec"]["template"] == before
+
+
+async def test_a_default_that_comes_with_an_upgrade_waits_with_it_and_no_router_is_missed(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrade(around, monkeypatch)
+    assert await pass_with_two_routers_by_default(around) == (1, 1, "1 routers hold the right workers")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rewardpool_api import names
+from rewardpool_api import RewardPool, names
 from rewardpool_kube.resources import Object
 
 
@@ -49,6 +49,11 @@ class Objects:
 
     def pods_of(self, component: str) -> tuple[Object, ...]:
         return tuple(pod for pod in self.pods if pod["metadata"]["labels"].get(names.LABEL_COMPONENT) == component)
+
+    def wanted_routers(self, pool: RewardPool) -> int:
+        """Return how many routers the pool is to have: as it says itself, else as its Deployment was made."""
+        made = self.find("Deployment", names.router_name(pool.metadata.name)) or {"spec": {}}
+        return int(pool.spec.router.replicas or made["spec"].get("replicas") or 1)
 
     def worker_deployments(self) -> tuple[Object, ...]:
         return tuple(item for item in self.deployments if names.LABEL_REVISION in item["metadata"]["labels"])

@@ -110,6 +110,6 @@ def outdated_routers(pool: RewardPool, objects: Objects, keys: Keys) -> tuple[st
     """Routers that keep a change of keys from being over: with other keys, not ready, or not made yet."""
     found = objects.pods_of(names.COMPONENT_ROUTER)
     current = [pod for pod in found if pods.router_keys(pod) == keys.fingerprint and pods.is_ready(pod)]
-    missing = pool.spec.router.replicas - len(current)
+    missing = objects.wanted_routers(pool) - len(current)
     behind = [pod["metadata"]["name"] for pod in found if pod not in current]
     return tuple(behind) or ((f"{missing} to be made",) if missing > 0 else ())

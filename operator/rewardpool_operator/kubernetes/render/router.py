@@ -76,7 +76,7 @@ def router_deployment(
         "kind": "Deployment",
         "metadata": {**described, "annotations": {names.ANNOTATION_CAUSE: _cause(pool, annotations)}},
         "spec": {
-            "replicas": pool.spec.router.replicas,
+            "replicas": pool.spec.router.replicas or defaults.router.replicas,
             "selector": {"matchLabels": own_labels},
             "strategy": SURGE_FIRST,
             "template": merged(template, template_hash),
@@ -87,9 +87,12 @@ def router_deployment(
 def _cause(pool: RewardPool, annotations: Mapping[str, str]) -> str:
     """Hash of what of the pool's own the routers are rendered from: its spec, keys and certificate.
 
-    Without defaults, so that a field that a newer operator knows changes nothing.
+    Without defaults, so that a field that a newer operator knows changes nothing. A stored 1 of `replicas` counts as
+    one: it is the CRD's default of earlier versions.
     """
     spec = pool.spec.router.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if spec.get("replicas") == 1:
+        del spec["replicas"]
     return short_hash([spec, dict(annotations)])
 
 
