@@ -44,7 +44,7 @@ PAGES: Final = {
 }
 """The pages by their names."""
 RESULT: Final = ROOT / ".rewardpool" / "tutorials.json"
-PAGE_SECONDS: Final = 900.0
+PAGE_SECONDS: Final = 1_800.0
 """The deadline of a page."""
 ENVIRONMENT: Final = "environment"
 """Where pages make the one that they install into, from the home."""
