@@ -10,6 +10,8 @@ from support.decide_builders import a_router
 from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
+from rewardpool_api.job_scores import JobScores
+from rewardpool_api.status import DemandStatus, LoadStatus
 from rewardpool_control.plan import Event, Join, Leave, Plan
 from rewardpool_control.snapshot import RegisteredWorker, WorkerSet
 from rewardpool_kube import resources
@@ -346,6 +348,33 @@ async def test_a_status_that_differs_in_figures_alone_waits_for_its_turn_and_is_
     (pool,) = (store.pool(("rl", "rm")),)
     assert pool is not None
     assert reconcilers.status.as_decided(POOL, pool["status"]).status == loaded
+
+
+async def written_in_two_minutes(*, has_scores: bool) -> tuple[list[float], list[int | None]]:
+    """A job's minute of load and one without: the times of writes of the status, and the scores that each has."""
+    kube, store, times = FakeKube(), a_store(status=as_json(RewardPoolStatus())), [0.0]
+    reconcilers, at, scores = Reconcilers(kube, store, clock=lambda: times[0]), list[float](), list[int | None]()
+    for second in range(120):
+        times[0] = float(second)
+        status = RewardPoolStatus(
+            load=LoadStatus(in_flight=second if second < 60 else 0),
+            demands=[DemandStatus(job="a", state="Live", scores=JobScores(count=second) if has_scores else None)],
+        )
+        kube.calls.clear()
+        await reconcilers.carry_out(a_plan(status=status))
+        if kube.calls:
+            pool = store.pool(("rl", "rm"))
+            assert pool is not None
+            at.append(times[0])
+            scores.append(pool["status"]["demands"][0].get("scores", {}).get("count"))
+    return at, scores
+
+
+async def test_a_job_that_announces_scores_costs_no_more_writes_of_the_status_than_one_that_does_not() -> None:
+    at, scores = await written_in_two_minutes(has_scores=True)
+    assert (await written_in_two_minutes(has_scores=False))[0] == at
+    assert len(at) > 2
+    assert scores == at, "each write has the scores of its moment"
 
 
 async def test_steps_wait_for_the_state_they_lead_to_and_are_written_with_it() -> None:
