@@ -283,7 +283,7 @@ rehearsal: packages setup-dev ## A release and a made-up later one from an index
 rehearsal-short: setup-dev ## Its part on this machine and this Python alone (minutes; the machine's load counts)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m rehearsal --short
 
-tutorials: setup-dev ## Type the tutorials' commands, and those of docs/production.md, word by word in clean environments, two on a real cluster (20 minutes and 20 GB; TUTORIALS="own-loop"; needs the same as e2e)
+tutorials: setup-dev ## Type the tutorials' commands, and those of docs/production.md, word by word in clean environments, two on a real cluster (half an hour and 20 GB; TUTORIALS="own-loop"; needs the same as e2e)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m tutorials $(TUTORIALS)
 
 pictures: packages setup-dev setup-server ## Draw the pages' pictures: a terminal, the page in the browser, and the dashboards from the recorded run (RECORD=yes makes a new one first; needs the same as e2e)
