@@ -40,5 +40,5 @@ class AdapterSpec(ApiModel):
 
 
 def are_distinct(adapters: list[AdapterSpec]) -> bool:
-    """Whether each has a name of its own."""
+    """True if each has a name of its own."""
     return len({adapter.name for adapter in adapters}) == len(adapters)

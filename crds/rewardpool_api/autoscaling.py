@@ -1,4 +1,4 @@
-"""How the number of replicas is chosen: bounds, policies, and how quickly the pool may grow and shrink.
+"""Autoscaling of a pool: bounds, policies, and the speed at which it may grow and shrink.
 
 Several policies may be given; the largest number that one of them wants counts. What the policies make of load and
 demand is in `rewardpool_control.autoscaler`, one module each; docs/autoscaling.md tells when to take which.
@@ -55,7 +55,7 @@ class PolicySpec(ApiModel):
 
     @property
     def uses_service_rate(self) -> bool:
-        """Whether it goes by what one replica was measured to answer."""
+        """True if it uses the measured rate of a replica."""
         return self.type in ("DrainTime", "Demand")
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -87,7 +87,7 @@ class PolicySpec(ApiModel):
 
 
 class ServiceRateSpec(ApiModel):
-    """What one replica does, for the policies that use it."""
+    """Service rate of one replica, for the policies that use it."""
 
     initial_per_replica: Rate | None = None
     """Requests per second that one replica is assumed to answer until the rate is measured. Default: the first burst measures it; until then DrainTime adds one replica at a time, and Demand starts as many as it may."""
@@ -115,14 +115,14 @@ class StepSpec(ApiModel):
 
 
 class ScaleUpSpec(ApiModel):
-    """How quickly the pool grows."""
+    """Speed at which the pool grows."""
 
     step: StepSpec | None = None
     """Limits how much the pool grows in a period. Default: it grows at once to the wanted size."""
 
 
 class ScaleDownSpec(ApiModel):
-    """How carefully the pool shrinks."""
+    """Caution with which the pool shrinks."""
 
     stabilization_window_seconds: Seconds = 120
     """Shrink only to the largest size that was recommended within this window. Between two bursts the window is skipped if every running job has announced when its next one begins."""
@@ -212,7 +212,7 @@ class AutoscalingSpec(ApiModel):
 
     @property
     def is_external(self) -> bool:
-        """Whether somebody else writes spec.replicas."""
+        """True if another controller or a person writes spec.replicas."""
         return self.policy is not None and self.policy.type == "External"
 
     @property

@@ -124,7 +124,7 @@ def request_header(request_id: str, revision: str | None) -> str:
 
 
 class Echo(NamedTuple):
-    """What an answer must repeat of its request."""
+    """Parts of a request that its answer must repeat."""
 
     request_id: str
     """The request's id, which begins its header `x-correlation-id`."""

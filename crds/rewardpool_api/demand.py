@@ -1,4 +1,4 @@
-"""What a training job tells a pool about the samples that are to come.
+"""A training job's announcement to a pool of the samples that it will send.
 
 On Kubernetes it travels as a `Lease` in the pool's namespace, one per job and pool, renewed while the job lives; on one
 machine as a file in the pool's folder. When the trainer dies nobody renews it, it lapses, and so does the demand.
@@ -49,7 +49,7 @@ FutureSeconds = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False
 
 
 class Demand(ApiModel):
-    """What one job expects, as of its last renewal. All times are seconds from that renewal."""
+    """Expectation of one job, as of its last renewal. All times are seconds from that renewal."""
 
     job: Annotated[str, Field(max_length=MAX_JOB_NAME, pattern=JOB_PATTERN)]
     """Name of the job; two jobs that use one pool have different ones."""

@@ -100,7 +100,7 @@ def _text(content: bytes) -> str:
 
 
 def _documents(text: str) -> Iterator[Any]:
-    """What the text says: JSON as far as it is JSON, where it looks like that, else YAML."""
+    """Return the value of a text: JSON where it begins like JSON, else YAML."""
     decoder, end = json.JSONDecoder(parse_constant=_no_constant), 0
     while text.startswith("{", start := _end_of_space(text, end)):
         try:

@@ -1,4 +1,4 @@
-"""What each engine can serve: one table, from which the rules of a manifest are made, and which workers go by.
+"""Capabilities of each engine: one table, from which the rules of a manifest are made, and which workers use.
 
 It needs the standard library alone: workers have it in stock images.
 """
@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What one engine for models can do, as far as it differs from vLLM."""
+    """Capabilities of one engine for models, as far as they differ from vLLM's."""
 
     generates: bool = True
     """It serves judges that write, with structured output, and teachers."""

@@ -1,4 +1,4 @@
-"""What a manifest need not say, since its source says it: a function's type, engine and GPUs.
+"""Fields that a manifest may omit, since its source implies them: a function's type, engine and GPUs.
 
 The API server cannot make one field's default of another field, so an object is stored without these fields, and every
 reader of the object infers them anew. The CEL rules of `model.py` and `pool.py` infer the same.

@@ -119,5 +119,5 @@ class ModelSpec(ApiModel):
 
     @property
     def most_top_k(self) -> int:
-        """Of a Teacher: `topK`, or its default."""
+        """`topK` of a Teacher, or its default."""
         return DEFAULT_TOP_K if self.top_k is None else self.top_k

@@ -139,7 +139,7 @@ class RouterAuth(ApiModel):
 
     @property
     def uses_key(self) -> bool:
-        """Whether scoring takes a key."""
+        """True if scoring takes a key."""
         return self.mode == "Generated"
 
 
@@ -223,7 +223,7 @@ _LIMIT = "quantity(string(self.worker.resources.limits['memory'])).asInteger()"
 
 
 def _calls_fit(spec: "RewardPoolSpec") -> bool:
-    """Whether the memory of as many calls as run at once fits the container, where all three numbers are set."""
+    """True if the calls that run at once fit the container's memory, or one of the three numbers is not set."""
     limit, sandbox = spec.worker.resources.limits.get("memory"), spec.sandbox
     if limit is None or sandbox is None or sandbox.memory_mib is None or sandbox.concurrency is None:
         return True
@@ -231,7 +231,7 @@ def _calls_fit(spec: "RewardPoolSpec") -> bool:
 
 
 class RolloutSpec(ApiModel):
-    """How a changed pod template reaches the replicas."""
+    """Strategy by which a changed pod template reaches the replicas."""
 
     strategy: Literal["Auto", "Surge", "Replace"] = "Auto"
     """Surge: new replicas start before old ones leave. Replace: an old one leaves first, for clusters without a spare GPU. Auto: Surge until a new replica cannot be scheduled, then Replace."""
@@ -244,7 +244,7 @@ class RolloutSpec(ApiModel):
 
 
 class RewardPoolSpec(ApiModel):
-    """What the pool is to be: its model, its size, and how it changes. Written by users alone."""
+    """The desired pool: its model, its size, and how it changes. Written by users alone."""
 
     model: ModelSpec
     """Reward model that the pool serves, and how it scores."""
@@ -392,7 +392,7 @@ class RewardPoolSpec(ApiModel):
 
     @property
     def start_seconds(self) -> int:
-        """How long a replica may take from having its model's files to its first score.
+        """Limit on a replica's time from having its model's files to its first score.
 
         A GPU more stands for up to 140 GB more to read; 300 s for that is a disk of 0.5 GB/s.
         """

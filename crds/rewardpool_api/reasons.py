@@ -280,7 +280,7 @@ class ConditionReason(_Reason):
 
 
 class EventReason(_Reason):
-    """What an event says. Warnings are emitted once, when they begin."""
+    """Reason of an event. Warnings are emitted once, when they begin."""
 
     NOT_SERVING = "NotServing", "The pool served and stopped, although a replica is wanted."
     DEGRADED = (

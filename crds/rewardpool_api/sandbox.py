@@ -1,4 +1,4 @@
-"""What the calls of a pool's function may use and reach."""
+"""Limits of the calls of a pool's function."""
 
 import math
 import re
@@ -22,7 +22,7 @@ _UNITS: Final = {
 
 
 class SandboxSpec(ApiModel):
-    """What each call of a function may use, and what the function's processes may reach."""
+    """Limits of each call of a function, and the reach of the function's processes."""
 
     runtime: SandboxRuntime | None = None
     """AgentSandbox: each replica is a sandbox of agent-sandbox, held by one SandboxClaim. On Kubernetes, where agent-sandbox is installed and the chart's agentSandbox.enabled is true. Default: a pod of a Deployment."""

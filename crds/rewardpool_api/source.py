@@ -38,17 +38,17 @@ class ModelSource:
 
     @property
     def is_downloaded(self) -> bool:
-        """Whether the files come over a network, and have to be had before the engine starts."""
+        """True if the files come over a network, and must be there before the engine starts."""
         return self.scheme in ("hf", "s3")
 
 
 def is_source(url: str) -> bool:
-    """Whether the URL is one of the forms; `..` as a path segment is refused."""
+    """True if the URL has one of the forms; `..` as a path segment is refused."""
     return re.fullmatch(SOURCE_PATTERN, url) is not None and "/../" not in f"{url}/"
 
 
 def is_function(url: str) -> bool:
-    """Whether the URL is that of a Python function."""
+    """True if the URL is that of a Python function."""
     return url.startswith(FUNCTION_SCHEME)
 
 

@@ -1,4 +1,4 @@
-"""What is: the status of a pool, the one place from which trainers and people learn its URL, model and health.
+"""Status of a pool: the one place from which trainers and people learn its URL, model and health.
 
 Conditions (each but GatewayReady and Sandboxed is always present once the operator has seen the pool; `reason` is one word for machines, see `reasons.py`;
 `message` is for people):
@@ -70,7 +70,7 @@ class Condition(ApiModel):
 
 
 class DownloadStatus(ApiModel):
-    """How far the workers' download of the model is; of several workers, that of the one with least."""
+    """Progress of the workers' download of the model; with several workers, the least."""
 
     phase: Literal["Resolving", "Waiting", "Downloading", "Verifying"]
     """Resolving: looking up the revision's commit. Waiting: for another worker's download into the same cache. Verifying: all bytes are there and are checked."""
@@ -114,7 +114,7 @@ class RevisionModel(ApiModel):
 
 
 class CertificateStatus(ApiModel):
-    """Whether a worker's numbers depend on how they are asked for, as it found before it was ready first."""
+    """Dependence of a worker's numbers on batch, order and cache, as measured before it was first ready."""
 
     outcome: Literal["Certified", "NotCertified"]
     """Certified: a sample's numbers do not depend on how it is requested, beyond what spec.engine.dtype allows. NotCertified: that is unknown, and the worker serves; the message says why."""
@@ -161,7 +161,7 @@ class KeyRotation(ApiModel):
 
 
 class AuthStatus(ApiModel):
-    """What a trainer needs beside the URL: where the key is (one place, or none when auth is disabled), and whom to trust."""
+    """Access of a trainer, beside the URL: where the key is (one place, or none when auth is disabled), and whom to trust."""
 
     secret_name: str | None = None
     """Name of the Secret in the pool's namespace whose entry `key` is the key."""
@@ -235,7 +235,7 @@ class ScalingDecision(ApiModel):
 
 
 class DesiredAt(ApiModel):
-    """What the policies asked for; scaling down looks back over a window of these."""
+    """Number that the policies proposed; scaling down uses a window of these."""
 
     time: Time
     """RFC 3339 time at which the recommendation began, or for earlier ones ended."""
@@ -244,7 +244,7 @@ class DesiredAt(ApiModel):
 
 
 class BusyRate(ApiModel):
-    """What one busy replica did for some seconds."""
+    """Rate of one busy replica over some seconds."""
 
     rate: MeasuredRate
     """Requests per second that the replica answered, or tokens if tokensPerSample is set."""
@@ -253,7 +253,7 @@ class BusyRate(ApiModel):
 
 
 class ServiceRateStatus(ApiModel):
-    """What one replica does, as it was measured."""
+    """Service rate of one replica, as measured."""
 
     per_replica: MeasuredRate
     """Requests per second that a saturated replica answers, or tokens per second if tokensPerSample is set."""
@@ -278,7 +278,7 @@ class ServiceRateStatus(ApiModel):
 
 
 class WorkerStart(ApiModel):
-    """How long one replica took to start."""
+    """Start of one replica, and its duration."""
 
     worker: str
     """Name of the replica that started."""
@@ -329,7 +329,7 @@ class ScalingStatus(ApiModel):
 
 
 class DemandStatus(ApiModel):
-    """What one job announced, and what came of it."""
+    """Announcement of one job, and the replicas wanted for it."""
 
     job: str
     """Name of the job, or of its Lease if the announcement is malformed."""
@@ -369,7 +369,7 @@ class FailedRollout(ApiModel):
 
 
 class ParityStatus(ApiModel):
-    """What the comparison of the golden set's scores came to."""
+    """Outcome of the comparison of the golden set's scores."""
 
     revision: str
     """Name of the revision whose scores were compared."""
@@ -399,7 +399,7 @@ class RolloutStatus(ApiModel):
 
 
 class SleepStatus(ApiModel):
-    """Whether the engines of a pool that shares its GPUs with trainers sleep."""
+    """Sleep of the engines of a pool that shares its GPUs with trainers."""
 
     state: Literal["Awake", "Changing", "Asleep"]
     """Awake: a trainer holds the pool awake, and samples are scored. Asleep: no engine has the GPU. Changing: neither yet."""
@@ -427,7 +427,7 @@ class WorkerProcess(ApiModel):
 
 
 class RewardPoolStatus(ApiModel):
-    """What the pool is now: its URL, its workers and its health. Written by the operator alone."""
+    """Observed state of the pool: its URL, its workers and its health. Written by the operator alone."""
 
     observed_generation: Generation = NEVER_OBSERVED
     """Generation of the spec that the status describes; -1 until the operator has seen the pool, which kstatus (Flux, Helm) waits for."""

@@ -76,7 +76,7 @@ class BadAnswerError(ValueError):
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for one sequence.
+    """Question about one sequence.
 
     Attributes:
         token_ids: Of the whole sequence, int32, shape (n,).
@@ -100,12 +100,12 @@ class Question:
 
     @property
     def values(self) -> int:
-        """Of the answer, each a token id and its log-probability."""
+        """Values of the answer, each a token id and its log-probability."""
         return self.rows * (1 + self.top_k + self.ids_per_row)
 
     @property
     def shapes(self) -> "dict[str, tuple[str, int]]":
-        """Of the answer's arrays, by their fields in `Values`: the numbers' type, and how many a row has."""
+        """The answer's arrays by their fields in `Values`: the numbers' type, and the count in a row."""
         return {
             "token_ids": (INT32, 1),
             "logprobs": (FLOAT32, 1),
@@ -116,7 +116,7 @@ class Question:
 
     @property
     def most_answer_bytes(self) -> int:
-        """Of the answer's body: eight bytes a value in base64, and the words around them."""
+        """Size of the answer's body: eight bytes a value in base64, and the words around them."""
         return 4096 + 11 * self.values
 
     def to_wire(self) -> dict[str, Any]:
@@ -364,7 +364,7 @@ def refuse_sampling(sampling: object, *, temperatures: tuple[int, ...] = (1,), p
 
 @dataclass(frozen=True)
 class SglangWords:
-    """What an answer in SGLang's words needs to know beside the question.
+    """Facts for an answer in SGLang's form, beside the question.
 
     Attributes:
         start: `logprob_start_len`: position of the first item. Of token 0 the item has no number; SGLang has none of

@@ -1,4 +1,4 @@
-"""What a replica's pod needs."""
+"""Needs of a replica's pod."""
 
 import re
 from typing import Annotated, ClassVar, Final
@@ -48,7 +48,7 @@ Annotations = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field
 
 
 class ResourceRequirements(ApiModel):
-    """What a replica's container is given, as in a Pod; GPUs are counted by `gpus`."""
+    """Resources of a replica's container, as in a Pod; GPUs are counted by `gpus`."""
 
     requests: Quantities = {}
     """Resources by name that a node must have free for the replica, such as {cpu: 4, memory: 32Gi}."""
@@ -57,7 +57,7 @@ class ResourceRequirements(ApiModel):
 
 
 class WorkerSpec(ApiModel):
-    """What a replica's pod needs."""
+    """Needs of a replica's pod."""
 
     gpus: Annotated[int, Field(ge=0, le=64), INFERRED] = 1
     """GPUs per replica; 0 for CPU engines. Default: 0 for a `python://` source, 1 for any other. On one machine without Kubernetes each replica gets NVIDIA GPUs of its own by CUDA_VISIBLE_DEVICES, and with 0 all see the same."""

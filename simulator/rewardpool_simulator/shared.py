@@ -151,7 +151,7 @@ class SharedComparison:
 
     @property
     def stall_seconds(self) -> float:
-        """How much later the jobs ended than with the fixed fleet; never negative."""
+        """Delay of the jobs' end against the fixed fleet; never negative."""
         return max(0.0, self.budget.wait_seconds - self.fixed.wait_seconds)
 
     def as_json(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Scorer(Protocol):
 
 
 class Announcer(Protocol):
-    """What a job calls, as in `SimulatedAnnouncer`."""
+    """Interface that a job calls, as in `SimulatedAnnouncer`."""
 
     def start(self) -> None:
         """Begin to announce: the job loads its model."""

@@ -29,7 +29,7 @@ OPEN_FILES: Final = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Of one process.
+    """Limits of one process.
 
     Attributes:
         cpu_seconds: Of all its threads. A net: the supervisor ends it at the exact number.

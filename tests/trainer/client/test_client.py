@@ -502,7 +502,7 @@ async def objects_of_a_stream(count: int) -> int:
 async def test_a_sample_that_waits_is_one_object_for_the_garbage_collector() -> None:
     await objects_of_a_stream(16)  # the first one fills caches
     few, many = await objects_of_a_stream(500), await objects_of_a_stream(1500)
-    assert 1000 <= many - few < 1300
+    assert 950 <= many - few < 1300  # what the first stream left behind may be freed meanwhile
 
 
 async def test_a_sample_that_is_too_long_does_not_stop_the_others_under_skip() -> None:

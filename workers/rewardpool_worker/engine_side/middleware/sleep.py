@@ -75,7 +75,7 @@ _WAKE: Mapping[str, tuple[Call, ...]] = {
 
 
 class EngineSleep:
-    """Whether the engine of this process sleeps, from the moment it is asked to until its wake is proved.
+    """State of the engine's sleep, from the request to sleep until its wake is proved.
 
     Args:
         app: The engine's application.
