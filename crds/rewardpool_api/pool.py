@@ -21,6 +21,7 @@ from rewardpool_api.rules import ApiModel, Rule
 from rewardpool_api.sandbox import SandboxSpec, mib
 from rewardpool_api.source import FUNCTION_SCHEME, is_function
 from rewardpool_api.status import RewardPoolStatus
+from rewardpool_api.teacher_wire import VOCABULARY_DIGEST
 from rewardpool_api.worker import WorkerSpec
 
 RouterFlavor = Literal["sglang-router", "smg"]
@@ -176,7 +177,7 @@ class GatewaySpec(ApiModel):
     """Number of gateway replicas. One machine always runs one."""
     request_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = names.GATEWAY_TIMEOUT_SECONDS
     """Longest one sequence may take, with retries and the wait for a worker, before its request fails; shorter than the trainer's own limit."""
-    vocabulary: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
+    vocabulary: Annotated[str, Field(pattern=VOCABULARY_DIGEST)] | None = None
     """Digest of the student's vocabulary (docs/teachers.md). The pool is not Ready while its model has another one, and no answer of such a model is passed on. Default: trainers' URLs name no vocabulary, so none is compared."""
     pod_template: GatewayTemplate = {}
     """Merged over the rendered pod template of the gateways; containers merge by name (`gateway`)."""

@@ -34,7 +34,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 LOGPROBS_PATH = "/generate"
 OWN_FIELD = "rewardpool"
@@ -647,6 +647,10 @@ def _check_finite(name: str, numbers: "array[float]") -> None:
 
 
 # The vocabulary.
+
+
+VOCABULARY_DIGEST: Final = r"^[0-9a-f]{16}$"
+"""Form of a digest of a vocabulary."""
 
 
 def vocabulary_digest(vocabulary: Mapping[str, int]) -> str:

@@ -77,6 +77,11 @@ def _figures(before: _Mark, after: _Mark) -> tuple[float, float]:
     return mean, math.sqrt(variance) if variance > 0 else 0.0
 
 
+def _counts(scores: JobScores) -> tuple[int, ...]:
+    """Return the totals that a run of a job never lowers: scores, retries, and failures by fault."""
+    return scores.count, scores.retries, *(getattr(scores.failures, fault) for fault in FAULTS)
+
+
 class _Marks:
     """Totals of one job, packed: 52 bytes each, where an object takes 400."""
 
@@ -108,8 +113,8 @@ class _Marks:
         """Return all of a mark but its time."""
         figures = (scores.mean, scores.standard_deviation) if scores.count else (0.0, 0.0)
         values = (math.nan if figure is None else figure for figure in figures)
-        counts = (scores.retries, *(getattr(scores.failures, fault) for fault in FAULTS))
-        return cls._PACKED.pack(0.0, *values, scores.count, *(min(count, 2**32 - 1) for count in counts))[8:]
+        scored, *counts = _counts(scores)
+        return cls._PACKED.pack(0.0, *values, scored, *(min(count, 2**32 - 1) for count in counts))[8:]
 
 
 class _Job:
@@ -118,13 +123,17 @@ class _Job:
         self.marks = _Marks(MARK_SECONDS, MAX_MARKS)
         self.scored_at = 0.0
         self._latest = b""
+        self._counts = (0,) * (2 + len(FAULTS))
 
     def record(self, scores: JobScores, at: float) -> None:
-        packed = _Marks.packed(scores)
+        packed, counts = _Marks.packed(scores), _counts(scores)
+        counts_anew = any(now < before for now, before in zip(counts, self._counts, strict=True))
+        if counts_anew:
+            self.end()  # its last totals: those that follow are of another run of the job
         if packed != self._latest:
-            self._latest, self.scored_at = packed, at
+            self._latest, self._counts, self.scored_at = packed, counts, at
         self.recent.add(at, packed)
-        self.marks.add(at, packed)
+        self.marks.add(at, packed, is_last=counts_anew)
 
     def end(self) -> None:
         """It announces nothing now: keep its last totals, which no others follow soon."""
@@ -139,9 +148,13 @@ class ScoreHistory:
 
     def record(self, demands: Iterable[DemandStatus], *, at: float) -> None:
         """Remember the totals at this Unix time in seconds."""
+        demands = list(demands)
         live = {one.job: one.scores or JobScores() for one in demands if one.state == "Live"}
+        last = {one.job: one.scores for one in demands if one.state != "Live"}
         ended = {name: job for name, job in self._jobs.items() if name not in live}
-        for job in ended.values():
+        for name, job in ended.items():
+            if (totals := last.get(name)) is not None:
+                job.record(totals, at)
             job.end()
         for name, totals in live.items():
             if name not in self._jobs and len(self._jobs) >= MAX_JOBS:

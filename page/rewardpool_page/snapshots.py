@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -84,8 +85,9 @@ def _scores_of(parts: Sequence[Scored]) -> dict[str, Any]:
 
 
 def _short(value: float | None) -> float | None:
-    """Return it with as many digits as a picture needs."""
-    return None if value is None else float(f"{value:.4g}")
+    """Return it with as many digits as a picture needs; None also where they round to infinity, which JSON lacks."""
+    short = None if value is None else float(f"{value:.4g}")
+    return short if short is None or math.isfinite(short) else None
 
 
 class Snapshot:

@@ -58,6 +58,12 @@ def test_a_job_that_counts_anew_begins_another_part() -> None:
     assert [part.mean for part in parts] == [4.0, pytest.approx(6.0)]
 
 
+def test_a_job_that_counts_anew_within_a_quarter_of_an_hour_begins_another_part_of_the_week() -> None:
+    old, new = [totals(*[0.2] * number) for number in (0, 500, 950)], [totals(*[0.9] * number) for number in (10, 1000)]
+    parts = remembered(*old, *new, every=400.0, is_recent=False)
+    assert {round(part.mean, 6) for part in parts if part.mean is not None} == {0.2, 0.9}
+
+
 def test_scores_that_have_no_mean_give_none_to_what_follows() -> None:
     unknown = JobScores(count=2, failures=FailureCounts(infra=1))
     assert [part.mean for part in remembered(totals(1.0), unknown)] == [None]
@@ -80,6 +86,14 @@ def test_the_last_scores_of_a_job_that_ends_are_in_the_week_too() -> None:
         history.record([live(scores)], at=at)
     history.record([DemandStatus(job="grpo", state="Ended")], at=20.0)
     assert [(part.at, part.mean) for part in history.since(0.0, is_recent=False)["grpo"]] == [(10.0, 2.0)]
+
+
+def test_scores_that_a_job_announces_as_it_ends_count() -> None:
+    history = ScoreHistory()
+    for at, scores in ((0.0, totals()), (10.0, totals(2.0))):
+        history.record([live(scores)], at=at)
+    history.record([DemandStatus(job="grpo", state="Ended", scores=totals(2.0, 8.0))], at=20.0)
+    assert [(part.at, part.mean) for part in history.since(0.0, is_recent=True)["grpo"]] == [(10.0, 2.0), (20.0, 8.0)]
 
 
 def test_no_more_is_kept_than_an_hour_and_a_week() -> None:

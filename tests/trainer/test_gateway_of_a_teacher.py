@@ -282,6 +282,12 @@ async def test_no_answer_of_another_vocabulary_than_the_students_is_passed_on(ga
     assert "whose model has another tokenizer than the one that wrote the sample" in said
 
 
+async def test_what_is_no_digest_of_a_vocabulary_is_refused_at_the_start(gateway: Opening) -> None:
+    with pytest.raises(ConfigError, match=r"--vocabulary: must be a digest by .*, not 'qwen3'"):
+        async with gateway(vocabulary="qwen3"):
+            pass
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -465,6 +465,14 @@ def test_a_wrong_field_is_refused_by_name() -> None:
         Teacher("rl/teacher", timeout=-1)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("pol", "pol: unknown key; did you mean pool"), (3, "must be a teacher's name")]
+)
+def test_a_misspelled_field_is_no_teachers_name(name: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Teacher({name: "rl/teacher"})
+
+
 async def test_a_score_in_place_of_log_probabilities_is_no_answer() -> None:
     async with FakeWorker(afterwards=says(json.dumps({"data": [{"index": 0, "embedding": [0.0]}]}))) as worker:
         with pytest.raises(ScoreError, match="the answer's start is None, and 1 was asked"):

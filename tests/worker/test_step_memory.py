@@ -65,6 +65,7 @@ def test_a_smaller_fraction_than_the_default_makes_room() -> None:
         ),
         (VLLM, 0.9, [gpu(80, 60)], "leaves 0.0 GB of the 60.0 GB .* to at most 0.71"),
         (SGLANG, 0.95, [gpu(80, 40)], "leaves 2.0 GB of the 40.0 GB .* set --mem-fraction-static to at most 0.93"),
+        (VLLM, None, [gpu(24, 12)], "^--gpu-memory-utilization 0.92 leaves 0.0 GB of the 12.0 GB .* to at most 0.39"),
         (VLLM, None, [gpu(24, 2)], "^--gpu-memory-utilization 0.92 leaves 0.0 GB .* or take a larger GPU"),
         (SGLANG, 0.5, [gpu(24, 0)], "free its memory"),
     ],

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from rewardpool.errors import UnscoredError as UnscoredError
     from rewardpool.errors import WrongModelError as WrongModelError
     from rewardpool.errors import WrongTokenizerError as WrongTokenizerError
+    from rewardpool_api.teacher_wire import vocabulary_digest as vocabulary_digest
 
 # Imported when first used: `import rewardpool` takes hundredths of a second, and a name no more than what it needs.
 _NAMES = {
@@ -96,6 +97,7 @@ _NAMES = {
     "rewardpool._sample": "FunctionSample Outcome Sample Scored Unscored",
     "rewardpool._score_waits": "ScoreWaits",
     "rewardpool._teacher": "Teacher",
+    "rewardpool_api.teacher_wire": "vocabulary_digest",
     "rewardpool.errors": (
         "BrokenPoolError ConfigError DeadlineError FunctionFailedError GroupAbortedError InvalidSampleError"
         " LogprobsMissingError ModelChangedError OtherRankError PoolAccessError PoolError PoolNotFoundError"

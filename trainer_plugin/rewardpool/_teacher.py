@@ -20,7 +20,7 @@ from rewardpool._client.pool import Pool
 from rewardpool._client.wake_lock import WITHIN_SECONDS
 from rewardpool._config import RewardConfig, pool_fields
 from rewardpool._logprobs import Logprobs
-from rewardpool._mistakes import Mistakes
+from rewardpool._mistakes import Mistakes, did_you_mean, unknown_key
 from rewardpool._rewards.cross_loop import awake_elsewhere
 from rewardpool._vocabulary import check_vocabulary, digest_of
 from rewardpool.errors import ConfigError, LogprobsMissingError, SampleError
@@ -216,7 +216,11 @@ def _configs(teacher: str | Mapping[str, Any] | RewardConfig, settings: Mapping[
     configs: dict[Name, RewardConfig] = {}
     for name, one in teacher.items():
         with mistakes.gather():
-            configs[name] = _config(one, settings, path=str(name))
+            if not isinstance(name, str):
+                raise ConfigError(f"{name}", "must be a teacher's name, a text")
+            if len(teacher) == 1 and did_you_mean(name, RewardConfig.model_fields):
+                raise ConfigError(name, unknown_key(name, RewardConfig.model_fields))
+            configs[name] = _config(one, settings, path=name)
     mistakes.check()
     return configs
 

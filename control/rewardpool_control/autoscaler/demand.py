@@ -148,7 +148,9 @@ def _status(announcement: Announcement, *, now: datetime, message: str = "") -> 
         problem = (announcement.problem or "it makes no sense")[:MAX_PROBLEM]
         return DemandStatus(job=announcement.name, state="Ignored", message=problem)
     if not announcement.is_live(now):
-        return DemandStatus(job=demand.job, state="Ended" if demand.phase == "Ended" else "Lapsed")
+        return DemandStatus(
+            job=demand.job, state="Ended" if demand.phase == "Ended" else "Lapsed", scores=demand.scores
+        )
     begins = _next_burst(demand, announcement.renewed, now)
     return DemandStatus(
         job=demand.job,

@@ -97,7 +97,7 @@ class Facts:
             return None
         message = (
             f"spec.gateway.vocabulary is {wanted}, and {other.source} has {other.tokenizer}: one token id would stand"
-            " for different tokens; serve a teacher with the student's vocabulary"
+            " for different tokens; correct spec.gateway.vocabulary, or serve a teacher with the student's vocabulary"
         )
         return Failure(reason=ConditionReason.VOCABULARY_DIFFERS, message=message)
 

@@ -213,6 +213,7 @@ def test_the_status_has_the_share_of_a_step_that_the_job_waited_for_scores():
 def test_the_status_has_the_scores_that_the_job_announces():
     scores = JobScores(count=3, mean=0.5, standard_deviation=0.25, failures=FailureCounts(infra=1), retries=2)
     assert decide(a_job(samples=30, scores=scores)).demands[0].scores == scores
+    assert decide(a_job("Ended", scores=scores)).demands[0].scores == scores
 
 
 def test_the_largest_of_several_policies_counts():

@@ -25,7 +25,7 @@ WORKERS, TRAINERS = 2, 1
 QUOTA: Final = WORKERS + TRAINERS
 """Of GPUs: a pool and its trainer have one in each of their pods, so there is room for one of each, and no more."""
 GATE: Final = "kueue.x-k8s.io/admission"
-SECONDS: Final = 30.0
+SECONDS: Final = 90.0
 QUEUES: Final = f"""
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor

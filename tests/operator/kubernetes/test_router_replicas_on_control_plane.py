@@ -16,21 +16,23 @@ ROUTERS = {"by-default": 2, "of-its-own": 1}
 @pytest.fixture(scope="module")
 def two_by_default(cluster: Cluster) -> Iterator[Cluster]:
     """Both pools served with one router, and then the operator's default became two."""
-    cluster.apply("by-default", replicas=1)
-    cluster.apply("of-its-own", replicas=1, router={"replicas": 1, "requestTimeoutSeconds": 10})
-    for pool in ROUTERS:
-        cluster.eventually(lambda pool=pool: cluster.is_ready(pool, replicas=1), seconds=90, what=f"{pool} serves")
-    cluster.stop_operator()
-    cluster.start_operator(**{names.ENV_POOL_DEFAULTS: json.dumps({"router": {"replicas": 2}})})
-    cluster.eventually(
-        lambda: "2 routers hold" in cluster.condition("by-default", "RouterReady")["message"],
-        seconds=60,
-        what="the pool without a number has two routers",
-    )
-    yield cluster
-    cluster.clear()
-    cluster.stop_operator()
-    cluster.start_operator()
+    try:
+        cluster.apply("by-default", replicas=1)
+        cluster.apply("of-its-own", replicas=1, router={"replicas": 1, "requestTimeoutSeconds": 10})
+        for pool in ROUTERS:
+            cluster.eventually(lambda pool=pool: cluster.is_ready(pool, replicas=1), seconds=90, what=f"{pool} serves")
+        cluster.stop_operator()
+        cluster.start_operator(**{names.ENV_POOL_DEFAULTS: json.dumps({"router": {"replicas": 2}})})
+        cluster.eventually(
+            lambda: "2 routers hold" in cluster.condition("by-default", "RouterReady")["message"],
+            seconds=60,
+            what="the pool without a number has two routers",
+        )
+        yield cluster
+    finally:
+        cluster.clear()
+        cluster.stop_operator()
+        cluster.start_operator()
 
 
 def test_a_pool_has_the_default_number_of_routers_unless_it_says_another(two_by_default: Cluster) -> None:

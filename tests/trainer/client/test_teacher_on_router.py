@@ -152,7 +152,7 @@ async def test_no_position_is_lost_or_wrong_while_workers_die_and_the_router_is_
 async def test_what_a_worker_gets_wrong_another_one_answers(tmp_path: Path) -> None:
     asked = Asked(sequences(40))
     wrong = {0: "logits", 1: "null", 2: "-9999"}
-    async with served(tmp_path, workers=4, wrong=wrong) as there, there.pool() as pool:
+    async with served(tmp_path, workers=4, wrong=wrong) as there, there.pool(max_attempts=20) as pool:
         await asyncio.gather(*(asked.ask(pool, index) for index in range(40)))
     asked.check()
     for index in wrong:

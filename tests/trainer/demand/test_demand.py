@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,14 @@ async def test_the_raw_scores_of_this_process_are_announced_once_there_are_some(
             assert demand.now().scores is None
             pool._counters.tally = Tally().plus(0.25)
             assert demand.now().scores == JobScores(count=1, mean=0.25, standard_deviation=0.0)
+
+
+async def test_a_teacher_announces_no_scores(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Pool(CONFIG) as pool:
+        monkeypatch.setattr(Pool, "endpoint", replace(pool.endpoint, model_type="Teacher"))
+        with pool.demand() as demand:
+            pool._counters.retry("timeout", first=True)
+            assert demand.now().scores is None
 
 
 async def test_the_samples_scored_since_the_announcing_began_are_announced(folder: Path) -> None:

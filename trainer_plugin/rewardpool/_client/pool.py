@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from rewardpool._client.answer import Judgement, check_echo, read_first_token, read_judgement, read_object
 from rewardpool._client.answering import Answering, current
@@ -43,6 +43,10 @@ T = TypeVar("T")
 
 MAX_GENERATIONS = 3
 """Generations that one question to a judge may cost, over all layers."""
+
+
+WITHOUT_SCORES: Final = frozenset({"Generative", "Teacher"})
+"""Types of pools that answer with judgements or log-probabilities."""
 
 
 class Pool:
@@ -165,7 +169,7 @@ class Pool:
             samples_per_request=lambda: self._counters.samples_per_request,
             tokens_per_sample=lambda: self._counters.tokens_per_sample,
             score_wait=self._score_wait,
-            scores=self._counters.job_scores,
+            scores=lambda: None if self.endpoint.model_type in WITHOUT_SCORES else self._counters.job_scores(),
             scored=lambda: self._counters.scored - before,
         )
         return self._demand
@@ -365,7 +369,7 @@ class Pool:
             ids: Further tokens at each position, which not every engine has; shape (n - start, m).
             label: Names the request in messages.
             vocabulary: Digest of the vocabulary that the token ids are of, by
-                `rewardpool_api.teacher_wire.vocabulary_digest`; None where any model may answer.
+                `rewardpool.vocabulary_digest`; None where any model may answer.
 
         Returns:
             A row for each position from `start` to n - 1, whole, or an error.

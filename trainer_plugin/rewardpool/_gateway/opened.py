@@ -1,6 +1,7 @@
 """Source of a gateway's answers: a reward, or a teacher."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from rewardpool._rewards import Announcement, open_announced
 from rewardpool._rewards.opened import OpenReward
 from rewardpool._vocabulary import check_vocabulary, digest_of
 from rewardpool.errors import ConfigError
-from rewardpool_api.teacher_wire import Question, Values
+from rewardpool_api.teacher_wire import VOCABULARY_DIGEST, Question, Values
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ async def open_pool(
                     )
                 field = "--policy-tokenizer"
                 vocabulary = await asyncio.to_thread(digest_of, policy_tokenizer, field=field)
+            elif vocabulary is not None and not re.fullmatch(VOCABULARY_DIGEST, vocabulary):
+                raise ConfigError(field, f"must be a digest by rewardpool.vocabulary_digest, not {vocabulary!r:.60}")
             if vocabulary is not None:
                 check_vocabulary(vocabulary, pool.endpoint, field=field)
             demand = pool.demand(

@@ -22,6 +22,8 @@ log = logging.getLogger("rewardpool.worker")
 
 BYTES_PER_VALUE: Final = 8
 """A logit and its log-probability, both in float32."""
+LEAST_FREE: Final = 0.9
+"""Share of a GPU's memory that is free where the engine has it for itself; drivers have some."""
 NVIDIA_SMI_SECONDS: Final = 20.0
 _MIB: Final = 1 << 20
 
@@ -70,7 +72,8 @@ def flags(flag: MemoryFlag, given: float | None, gpus: Sequence[Gpu], *, tokens:
         vocabulary: Tokens of the vocabulary.
 
     Returns:
-        The flag with a smaller fraction than the engine's default where that leaves too little; else nothing.
+        The flag with a smaller fraction than the engine's default where that leaves too little on a GPU that no other
+        process uses; else nothing.
 
     Raises:
         NoRoomError: The given value leaves too little, or no value would leave enough.
@@ -83,7 +86,9 @@ def flags(flag: MemoryFlag, given: float | None, gpus: Sequence[Gpu], *, tokens:
     most = _most(flag, tightest, needed)
     if fraction <= most:
         return []
-    if given is None and most > 0:
+    # Not where other processes have the memory: what they left would be a cache of next to nothing.
+    if given is None and most > 0 and tightest.free >= LEAST_FREE * tightest.total:
+        log.warning("%s is %.2f instead of %g: a teacher's step needs %s", flag.name, most, fraction, _gb(needed))
         return [flag.name, f"{most:.2f}"]
     left = max(0.0, tightest.free - fraction * flag.bytes_of(tightest))
     takes = f"{flag.name} {fraction:g}" if given is None else f"spec.engine.args has {flag.name} {fraction:g}, which"
