@@ -99,8 +99,8 @@ def without_bound(patch: pytest.MonkeyPatch) -> None:
 
 def without_giving_back(patch: pytest.MonkeyPatch) -> None:
     """Every tenth place is kept."""
-    give_back, number = limiter.AdaptiveLimiter.release, itertools.count(1)
-    patch.setattr(limiter.AdaptiveLimiter, "release", lambda *given: next(number) % 10 == 0 or give_back(*given))
+    release, number = limiter.AdaptiveLimiter.release, itertools.count(1)
+    patch.setattr(limiter.AdaptiveLimiter, "release", lambda *given: next(number) % 10 == 0 or release(*given))
 
 
 def with_hedges_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -114,8 +114,8 @@ def with_penalties_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_deadline(patch: pytest.MonkeyPatch) -> None:
-    """A request is never looked at."""
-    patch.setattr(request.ScoreRequest, "look", lambda _, now: now + 1.0)
+    """A request is never checked."""
+    patch.setattr(request.ScoreRequest, "check", lambda _, now: now + 1.0)
 
 
 def without_limit(patch: pytest.MonkeyPatch) -> None:
