@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,9 +19,15 @@ from rewardpool.errors import ConfigError
 from rewardpool.slime import announcement_of
 from rewardpool_api import names
 from rewardpool_api.demand import Demand, Phase
+from rewardpool_api.job_scores import JobScores
 
 EPISODES = [Episode(prompt="2+2?", response="4")] * 3
-ENDED = partial(Demand, job=JOB, phase="Ended")
+
+
+def ended(*, scored: int) -> Demand:
+    """Return the last announcement of a job with so many samples, each with FakeWorker's score."""
+    scores = JobScores(count=scored, mean=80.0, standard_deviation=0.0)
+    return Demand(job=JOB, phase="Ended", scored=scored, scores=scores)
 
 
 @pytest.fixture
@@ -46,7 +51,7 @@ async def test_the_first_samples_begin_a_rollout_and_closing_ends_the_job(folder
     await reward.rate_batch(EPISODES)
     await says(folder, "Rollout", 64)
     reward.close()
-    assert announced(folder) == ENDED(scored=len(EPISODES))
+    assert announced(folder) == ended(scored=len(EPISODES))
 
 
 @pytest.mark.parametrize(("group", "requests"), [(8, 8 * 32), (None, None)], ids=["groups of 8", "of what size"])
@@ -77,7 +82,7 @@ reward.rate_batch_blocking([Episode(prompt="p", response="r")])
 async def test_a_process_that_exits_says_that_its_job_is_over(folder: Path, tmp_path: Path) -> None:
     environ = {**os.environ, **environ_of(tmp_path)}
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", JOB_THAT_ENDS], env=environ, check=True, timeout=60)
-    assert announced(folder) == ENDED(scored=1)
+    assert announced(folder) == ended(scored=1)
 
 
 async def test_a_wrong_switch_is_a_mistake_and_no_surprise_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +96,7 @@ async def test_trl_says_when_it_begins_and_when_the_policy_is_updated(folder: Pa
     await reward(["p"] * 4, ["r"] * 4, trainer_state=SimpleNamespace(max_steps=9, global_step=0))
     await says(folder, "Update", 4)
     reward.close()
-    assert announced(folder) == ENDED(scored=4)
+    assert announced(folder) == ended(scored=4)
 
 
 async def test_trl_without_a_state_generates_all_the_time(folder: Path) -> None:
