@@ -17,7 +17,15 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 WORKER_ZIP: Final = "rewardpool_worker.zip"
 """Run it by `python rewardpool_worker.zip PROGRAM`, see `rewardpool_worker.engine_side.__main__`."""
 ROUTER_LAUNCHER: Final = "router_launcher.py"
-API_MODULES: Final = ("__init__.py", "certificate.py", "contract.py", "engines.py", "names.py", "teacher_wire.py")
+API_MODULES: Final = (
+    "__init__.py",
+    "certificate.py",
+    "contract.py",
+    "engines.py",
+    "names.py",
+    "teacher_wire.py",
+    "tokenizer_files.py",
+)
 """Modules of `rewardpool_api`: both ends read and write by the same modules."""
 
 

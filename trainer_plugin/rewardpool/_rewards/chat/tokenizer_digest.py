@@ -1,16 +1,9 @@
-"""Digest of a tokenizer's files, by which a trainer's tokenizer is compared with that of a pool's model.
+"""Digest of a trainer's tokenizer; workers compute that of their model by the same `digest_of_files`."""
 
-Workers compute it in the same way: `tokenizer_digest` in `engine_side/middleware/checkpoint.py`, which is mounted into
-images without this package.
-"""
-
-import hashlib
+from functools import partial
 from pathlib import Path
 
-FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json")
-"""Files of a fast tokenizer, and its chat template."""
-SLOW_FILES = ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt", "vocab.txt")
-"""Files of a tokenizer without tokenizer.json."""
+from rewardpool_api.tokenizer_files import digest_of_files
 
 
 def tokenizer_digest(source: str, *, revision: str | None) -> str | None:
@@ -21,23 +14,14 @@ def tokenizer_digest(source: str, *, revision: str | None) -> str | None:
         revision: Branch, tag or commit of the hub's repository; None for its main one.
     """
     try:
-        found = _read(source, revision or "main", FILES)
-        if FILES[0] not in found:
-            found |= _read(source, revision or "main", SLOW_FILES)
+        return digest_of_files(partial(_read, source, revision or "main"))
     except (OSError, ValueError, ImportError):  # ValueError: neither a folder nor a hub's name
         return None
-    if not found:
-        return None
-    digest = hashlib.sha256()
-    for name, content in sorted(found.items()):
-        digest.update(b"%b %d\n" % (name.encode(), len(content)))
-        digest.update(content)
-    return digest.hexdigest()[:16]
 
 
-def _read(source: str, revision: str, names: tuple[str, ...]) -> dict[str, bytes]:
-    paths = {name: _path(source, revision, name) for name in names}
-    return {name: path.read_bytes() for name, path in paths.items() if path is not None and path.is_file()}
+def _read(source: str, revision: str, name: str) -> bytes | None:
+    path = _path(source, revision, name)
+    return path.read_bytes() if path is not None and path.is_file() else None
 
 
 def _path(source: str, revision: str, name: str) -> Path | None:

@@ -1,12 +1,12 @@
 """Facts from a checkpoint's own files."""
 
-import hashlib
 import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from rewardpool_api.teacher_wire import vocabulary_digest, vocabulary_in
+from rewardpool_api.tokenizer_files import FILES, digest_of_files
 
 log = logging.getLogger("rewardpool.worker")
 
@@ -50,32 +50,17 @@ def _config_file(path: str) -> Path:
     return Path(found)
 
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json")
-"""Files of a fast tokenizer, and of its chat template."""
-SLOW_TOKENIZER_FILES = ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt", "vocab.txt")
-"""Files of a tokenizer without tokenizer.json."""
-
-
 def tokenizer_digest(path: str) -> str | None:
     """Return a digest of a checkpoint's tokenizer and chat template; None where there is none to be read.
 
-    A trainer computes it in the same way (`rewardpool._rewards.chat.tokenizer_digest`), to know whether the token ids
-    that it writes are this model's.
+    A trainer compares it with its tokenizer's, to know whether the token ids that it writes are this model's.
     """
     try:
         folder = _config_file(path).parent
-        files = TOKENIZER_FILES + (() if (folder / TOKENIZER_FILES[0]).is_file() else SLOW_TOKENIZER_FILES)
-        found = {name: (folder / name).read_bytes() for name in files if (folder / name).is_file()}
+        return digest_of_files(lambda name: (folder / name).read_bytes() if (folder / name).is_file() else None)
     except (OSError, ValueError, ImportError) as error:
         log.warning("the tokenizer's files cannot be read, so answers name none: %s", error)
         return None
-    if not found:
-        return None
-    digest = hashlib.sha256()
-    for name, content in sorted(found.items()):
-        digest.update(b"%b %d\n" % (name.encode(), len(content)))
-        digest.update(content)
-    return digest.hexdigest()[:16]
 
 
 def vocabulary_digest_at(path: str) -> str | None:
@@ -83,9 +68,7 @@ def vocabulary_digest_at(path: str) -> str | None:
     try:
         folder = _config_file(path).parent
         config = folder / "tokenizer_config.json"
-        vocabulary = vocabulary_in(
-            (folder / TOKENIZER_FILES[0]).read_bytes(), config.read_bytes() if config.is_file() else None
-        )
+        vocabulary = vocabulary_in((folder / FILES[0]).read_bytes(), config.read_bytes() if config.is_file() else None)
     except (OSError, ValueError, ImportError) as error:
         log.warning("the vocabulary cannot be read, so answers name none: %s", error)
         return None
