@@ -11,6 +11,7 @@ import gc
 import json
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import aiohttp
 import kopf
@@ -259,6 +260,10 @@ def run(settings: Settings) -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     # Half of what it would look through is modules, which are for good.
     gc.freeze()
+    # Until kopf takes the signals over: the API server may be away at the start, and the first process of a container
+    # ignores a signal without a handler.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _exit)
     try:
         asyncio.run(serve(settings))
     except (CredentialsError, KubeError, KubeUnreachableError) as error:
@@ -269,6 +274,10 @@ def run(settings: Settings) -> None:
             raise
         words = "etcd was restored from a backup, so everything is to be listed anew: start the operator again"
         raise SystemExit(f"{words} ({_first_of(restored)})") from None
+
+
+def _exit(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(0)
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

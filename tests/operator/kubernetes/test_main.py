@@ -1,6 +1,8 @@
 """The operator as a process: how kopf is used, as a frame that writes nothing, and what ends it."""
 
 import asyncio
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +18,31 @@ def test_kopf_writes_nothing_of_its_own() -> None:
     assert settings.peering.standalone
 
 
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """The test process's own handlers again afterwards."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    kept = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, kept, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("signals")
+def test_an_operator_that_is_stopped_before_kopf_runs_exits_with_0(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def serve(settings: Settings) -> None:
+        signal.raise_signal(number)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(main, "serve", serve)
+    with pytest.raises(SystemExit) as ended:
+        main.run(Settings())
+    assert ended.value.code == 0
+
+
 async def test_kopf_watches_nothing() -> None:
     running = asyncio.ensure_future(asyncio.sleep(0))
     registry = wiring(running)
@@ -24,6 +51,7 @@ async def test_kopf_watches_nothing() -> None:
     await running
 
 
+@pytest.mark.usefixtures("signals")
 def test_an_operator_whose_etcd_was_restored_ends_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     async def serve(settings: Settings) -> None:
         raise ExceptionGroup("operator", [EtcdRestoredError("the version of pods went back from 9 to 5")])
@@ -33,6 +61,7 @@ def test_an_operator_whose_etcd_was_restored_ends_with_what_to_do(monkeypatch: p
         main.run(Settings())
 
 
+@pytest.mark.usefixtures("signals")
 def test_a_defect_beside_a_restored_etcd_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     async def serve(settings: Settings) -> None:
         raise ExceptionGroup("operator", [EtcdRestoredError("back"), ZeroDivisionError("a defect")])
