@@ -193,6 +193,8 @@ OTHER = ((3.0,), (1.5,), (2.0,))
         (spec(name="transformers"), ["cached"], "spec.engine.deterministic to true, and"),
         (spec(args=["--no-enable-prefix-caching"]), ["cached"], "spec.engine.deterministic to true, which takes a GPU"),
         (spec("Teacher"), ["cached"], "spec.engine.deterministic to true, which takes a GPU"),
+        (spec("Teacher"), ["chunked"], "spec.engine.deterministic to true, which takes a GPU"),
+        (spec("Teacher", name="sglang"), ["chunked"], "spec.engine.deterministic to true"),
         (spec(env=[{"name": "VLLM_BATCH_INVARIANT", "value": "1"}]), ["batched"], "vllm has no further setting"),
         (spec(deterministic=True), ["batched"], "vllm has no further setting"),
     ],

@@ -386,10 +386,12 @@ def _remedies(findings: Iterable[Finding], reference: str, spec: RewardPoolSpec)
 
 def _setting(broken: set[Condition], spec: RewardPoolSpec) -> str:
     engine = spec.engine
+    # Teachers' engines keep no prefixes, and their steps are fixed: longer sequences need chunks.
+    is_teacher = spec.model.type == "Teacher"
     setting = setting_against(
         engine.name,
-        cached=Condition.CACHED in broken and spec.model.type != "Teacher",  # whose engines keep no prefixes anyway
-        chunked=broken == {Condition.CHUNKED},
+        cached=Condition.CACHED in broken and not is_teacher,
+        chunked=broken == {Condition.CHUNKED} and not is_teacher,
         deterministic=engine.deterministic,
         args=engine.args,
         env=engine.variables,
