@@ -14,8 +14,8 @@ from rewardpool_control.autoscaler.signals import Announcement
 from rewardpool_simulator.events import Events
 from rewardpool_simulator.trace import JobSpec, RecordedDemand
 
+# The date of the simulator's second 0: the operator's code needs dates.
 EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
-"""The date of the simulator's second 0: the operator's code needs dates."""
 RENEW_SECONDS: Final = LEASE_SECONDS / 3
 
 
@@ -30,7 +30,7 @@ class SimulatedAnnouncer:
     def __init__(self, job: JobSpec, events: Events, *, knows_samples: bool = True) -> None:
         """Without `knows_samples`, how many samples a step has is learned as well."""
         self.tokens_per_sample: float | None = None
-        """Mean of the samples in flight; None where the job does not know it."""
+        """None where the job does not know it."""
         self._job = job
         self._events = events
         self._cadence = Cadence(job.name, Plan(samples=job.samples if knows_samples else None, steps=job.steps))

@@ -12,11 +12,11 @@ from rewardpool_simulator.policies import always_on
 from rewardpool_simulator.run import PolicyFactory, PolicyRun, Simulator
 from rewardpool_simulator.trace import Trace
 
+# A fleet of fixed size may stall so much longer than the policy that it is compared with.
 STALL_TOLERANCE_SECONDS: Final = 1.0
-"""A fleet of fixed size may stall so much longer than the policy that it is compared with."""
 
+# Called with the name of the current run and the share of it that is done, 0 to 1.
 OnProgress = Callable[[str, float], None]
-"""Called with the name of the current run and the share of it that is done, 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,6 @@ class PolicyOutcome:
 
     run: PolicyRun
     stall_seconds: float
-    """Never negative."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -44,9 +43,7 @@ class Comparison:
 
     trace: str
     outcomes: Mapping[str, PolicyOutcome]
-    """By policy, in the given order."""
     always_on: PolicyOutcome
-    """The smallest fleet of fixed size that stalls as little as the first policy."""
 
     def share(self, policy: str) -> float:
         """Return a policy's GPU-seconds over those of the fleet that is always on."""

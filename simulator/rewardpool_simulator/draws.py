@@ -10,8 +10,8 @@ from typing import Final
 
 from rewardpool_simulator.trace import Duration, JobSpec
 
+# Sigma of the answers' lengths, which time LongTailed samples: of 1,000, half come in the rollout's first sixth.
 ANSWER_LENGTHS: Final = 0.6
-"""Sigma of the answers' lengths, which time LongTailed samples: of 1,000, half come in the rollout's first sixth."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +22,6 @@ class StepDraws:
     arrivals: tuple[tuple[float, int], ...]
     """Pairs of seconds from the rollout's begin and samples that come then; the last pair is at its end."""
     service_seconds: tuple[float, ...]
-    """Seconds that each sample takes at a replica."""
     update_seconds: float
 
 

@@ -39,9 +39,8 @@ class Request:
     def __init__(self, service_seconds: float, on_response: Callable[[], None]) -> None:
         self.service_seconds = service_seconds
         self.on_response = on_response
-        """Called once, with the score."""
+        # Raised when a replica gets the request and when that replica ends, so that a finish left over is ignored.
         self.attempts = 0
-        """Raised when a replica gets the request and when that replica ends, so that a finish left over is ignored."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -52,16 +51,15 @@ class SimulatedReplica:
     phase: Phase = Phase.PENDING
     created: float
     scheduled: float = 0.0
-    """When it got its GPU, in seconds since the trace began."""
+    """Seconds since the trace began."""
     start_seconds: float | None = None
     """From its creation, Pending included, to its being ready; None before that."""
     requests: dict[Request, None] = field(default_factory=dict)
     """An ordered set, oldest first."""
     queue: deque[Request] = field(default_factory=deque)
-    """Those of `requests` that it does not work on yet."""
     answered: int = 0
     busy_since: float = 0.0
-    """When it last got a request while it had none, in seconds since the trace began."""
+    """Seconds since the trace began, of the last request that came while it had none."""
 
 
 class SimulatedFleet:
@@ -72,24 +70,19 @@ class SimulatedFleet:
         self._replica_capacity, self._concurrency = spec.replica_capacity, spec.concurrency
         self._events = events
         self._random = Random(f"{seed}/fleet")
+        # Ready replicas by their number of requests; none has fewer than `_lowest`.
         self._ready_by_load: list[dict[SimulatedReplica, None]] = [{} for _ in range(self._replica_capacity + 1)]
-        """Ready replicas by their number of requests."""
         self._lowest = 0
-        """No ready replica has fewer requests."""
         self._waiting: deque[Request] = deque()
-        """Requests that no ready replica has room for."""
         self._created = 0
         self._spent = 0.0
         self._busy = 0.0
         self.replicas: list[SimulatedReplica] = []
-        """All replicas that have not ended, oldest first."""
         self.desired = 0
         self.changes = 0
-        """Number of changes of the wanted size."""
         self.peak = 0
         self.answered = 0
         self.retried = 0
-        """Requests that were sent to another replica because theirs was lost."""
         self._capacity_limit: int | None = None
 
     def submit(self, request: Request) -> None:

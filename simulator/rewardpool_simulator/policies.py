@@ -13,7 +13,6 @@ from rewardpool_simulator.trace import PolicyFigures, Trace
 
 NAMES: Final = ("demand", "drain-time", "queue-depth")
 MANIFEST: Final = "manifest"
-"""The policy of a pool's own manifest."""
 ALWAYS_ON: Final = "always-on"
 
 

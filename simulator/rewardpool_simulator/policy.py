@@ -12,14 +12,10 @@ class View:
     """Seconds since the trace began."""
     in_flight: int
     waiting: int
-    """Requests that the router keeps because no ready replica has room."""
     desired: int
-    """Replicas that the last decision wanted."""
     ready: int
     starting: int
-    """Replicas that were created and are not ready yet."""
     draining: int = 0
-    """Replicas that finish what they have, and end."""
 
     @property
     def requests(self) -> int:

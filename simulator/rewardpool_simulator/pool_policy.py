@@ -60,7 +60,6 @@ class PoolPolicy:
         self._load: LoadStatus | None = None
         self._demands: list[DemandStatus] = []
         self.scaling_status: ScalingStatus | None = None
-        """The last decision, with its reason."""
         self._scaling = scaling
         self._observation = observation
         self._busy: dict[str, BusyWorker] = {}

@@ -23,8 +23,8 @@ from rewardpool_simulator import trace
 from rewardpool_simulator.trace import Arrivals, Duration, FleetSpec, PolicyFigures, RecordedDemand, Trace, TraceError
 
 UNKNOWN_CONCURRENCY: Final = 8
+# Both are guesses for a pool without a measured service rate.
 UNKNOWN_SERVICE_SECONDS: Final = 1.0
-"""Both are guesses for a pool without a measured service rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,6 @@ class StatusSnapshot:
     seconds: float
     """Since the recording began."""
     now: datetime
-    """The same moment, timezone-aware: statuses have dates."""
     status: RewardPoolStatus
 
 

@@ -23,10 +23,10 @@ from rewardpool_simulator.pool_policy import Observation
 from rewardpool_simulator.trace import Arrivals, Duration, Trace
 from rewardpool_simulator.trainers import InstantScorer, Scorer, SimulatedTrainer
 
+# A run is aborted after so many times the length of its trace, and not before `MIN_LIMIT_SECONDS`: under some policies
+# the jobs never end.
 MAX_LENGTH_FACTOR: Final = 4.0
-"""A run is aborted after so many times the length of its trace: under such a policy the jobs never end."""
 MIN_LIMIT_SECONDS: Final = 3600.0
-"""A run is not aborted before this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +46,13 @@ class PolicyRun:
 
     policy: str
     finished: bool
-    """False where the run was aborted."""
     seconds: float
     wait_seconds: float
     gpu_seconds: float
     changes: int
-    """Number of changes of the wanted size."""
     peak: int
     answered: int
     retried: int
-    """Requests that were sent to another replica because theirs was lost."""
     jobs: tuple[JobResult, ...]
 
 
@@ -72,7 +69,6 @@ class OpenLoad:
         seed: str,
     ) -> None:
         self.busy_seconds = 0.0
-        """Seconds in which any request was unanswered."""
         self._left = sum(arrival.samples for arrival in arrivals)
         self._unanswered = 0
         self._busy_since = 0.0
@@ -103,8 +99,8 @@ class OpenLoad:
             self.busy_seconds += self._events.now - self._busy_since
 
 
+# Each call creates a policy without history. RewardPool's own read the observation, others may ignore it.
 PolicyFactory = Callable[[Observation], Policy]
-"""Creates a policy without history; RewardPool's own read the observation, others may ignore it."""
 
 
 def simulate(

@@ -96,10 +96,8 @@ class PoolUse:
 
     pool: str
     peak: int
-    """Largest wanted size."""
     gpu_seconds: float
     busy_seconds: float
-    """GPU-seconds of replicas that had a request."""
 
     @property
     def idle_share(self) -> float:
@@ -112,7 +110,6 @@ class SharedRun:
     """The result of one run."""
 
     finished: bool
-    """False where the run was aborted."""
     seconds: float
     wait_seconds: float
     """How much later the jobs ended than if every answer had come at once, summed over jobs."""

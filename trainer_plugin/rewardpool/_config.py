@@ -120,8 +120,8 @@ def action_for(policy: FailurePolicy, fault: Fault) -> Action | Penalty:
     return action
 
 
+# The largest of `batch: auto`: beyond that there is little to win, and much waits for one slow sample.
 AUTO_BATCH = 16
-"""The largest of `batch: auto`. Beyond that there is little to win, and much waits for one slow sample."""
 
 
 class RewardConfig(BaseModel):

@@ -44,10 +44,10 @@ from rewardpool._rewards.rows import Info, Row, Text, episode_of, episodes_of, r
 from rewardpool.errors import ConfigError, GroupAbortedError, RewardPoolError, SampleError, ScoreError, UnscoredError
 from rewardpool_runtime.functions.load import FunctionLoadError
 
+# Rows of a stream that are begun and not yet taken, at most.
 AHEAD = 1024
-"""Most rows of a stream that are begun and not yet taken."""
+# Shorter waits need no bar.
 BAR_AFTER_SECONDS = 2.0
-"""Shorter waits need no bar."""
 
 
 class Reward(FrontDoor[BlockingReward]):

@@ -110,8 +110,8 @@ def checked_text(text: str, label: str) -> str:
     return text
 
 
+# One encoder for all samples: `json.dumps` makes one for each call that has arguments.
 _strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-"""One encoder for all samples: `json.dumps` makes one for each call that has arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,10 +24,10 @@ Part = Literal["queueing", "serving", "retries", "cold_starts"]
 `cold_starts`: the pool has had no worker since the sample came. While a pool with workers grows, samples queue.
 """
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
+# Answers by which workers' readiness is known.
 MOST_ANSWERS: Final = 256
-"""Answers by which workers' readiness is known."""
+# Of a step; of more, a random choice is kept.
 MOST_SPANS: Final = 20_000
-"""Most spans of a step; of more, a random choice is kept."""
 
 
 class Span(NamedTuple):
@@ -109,8 +109,9 @@ class Readiness:
     """Times at which the workers of a pool became ready, as far as their answers say."""
 
     def __init__(self) -> None:
+        # When some answers came, and from when on their workers were ready; none has a later one from an earlier moment
+        # on.
         self._answers: deque[tuple[float, float]] = deque(maxlen=MOST_ANSWERS)
-        """When some came, and from when on their workers were ready; none has a later one from an earlier moment on."""
 
     def answered(self, at: float, ready: float, *, since: float) -> float:
         """Record an answer of a worker, and return when the first worker was ready, or later.
@@ -140,13 +141,13 @@ class ScoreWaits:
         self._clock: Callable[[], float] = time.monotonic
         self._begin = begin
         self._waits: list[Wait] = []
+        # Nothing before it counts as a wait.
         self._since = math.inf
-        """Time before which nothing counts as a wait."""
         self._spans: list[Span] = []
+        # The share of spans that are kept.
         self._kept = 1.0
-        """The share of spans that are kept."""
         self.latest: ScoreWait | None = None
-        """The latest step's; None before the first one that has a share."""
+        """None before the first step that has a share."""
 
     @contextmanager
     def waiting(self) -> Iterator[Wait]:

@@ -14,6 +14,7 @@ from rewardpool_api.contract import Fault
 if TYPE_CHECKING:
     from rewardpool._logprobs import Logprobs
 
+# Finer than faults; the words of reports, metrics and logs. docs/reliability.md has them all.
 FailureKind = Literal[
     "sample_too_long",
     "invalid_sample",
@@ -32,10 +33,9 @@ FailureKind = Literal[
     "other_revision",
     "no_answer",
 ]
-"""Kinds of failure, finer than faults; the words of reports, metrics and logs. docs/reliability.md has them all."""
 
+# Responses whose index is written out in a message.
 MOST_NAMED = 20
-"""Responses whose index is written out in a message."""
 
 
 class RewardPoolError(Exception):

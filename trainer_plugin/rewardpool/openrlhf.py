@@ -38,10 +38,10 @@ from rewardpool.errors import RevisionGoneError, RewardPoolError, SampleError
 
 log = logging.getLogger(__name__)
 
+# For `reward_func`: folder or hub name of the policy's tokenizer.
 ENV_POLICY_TOKENIZER = "REWARDPOOL_POLICY_TOKENIZER"
-"""For `reward_func`: folder or hub name of the policy's tokenizer."""
+# OpenRLHF's method of its engines that rolls out one prompt, all of its samples.
 ROLLOUT: Final = "generate_responses"
-"""OpenRLHF's method of its engines that rolls out one prompt, all of its samples."""
 
 RewardFunction = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]
 
@@ -155,5 +155,5 @@ class _OfEnvironment:
         return self._made(queries, prompts, labels)
 
 
+# Of the pool that the environment names; see this module's text.
 reward_func = _OfEnvironment()
-"""The reward function of the pool that the environment names; see this module's text."""

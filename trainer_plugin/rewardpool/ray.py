@@ -26,10 +26,10 @@ from rewardpool._rewards.groups import in_order, siblings
 from rewardpool._rewards.lazy import LazyReward
 from rewardpool._rewards.rating import Rating
 
+# Of one actor before Ray gives it up.
 RESTARTS = 100
-"""Restarts of one actor before Ray gives it up."""
+# Of one call when its actor dies.
 TASK_RETRIES = 5
-"""Retries of one call when its actor dies."""
 
 
 class RewardWorker:

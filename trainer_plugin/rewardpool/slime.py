@@ -32,10 +32,10 @@ from rewardpool.errors import ConfigError, InvalidSampleError
 Answer = float | dict[str, float | str | None] | None
 
 POST_PROCESS = "rewardpool.slime.leave_out_unscored"
+# slime's estimators for which it subtracts the mean of a group.
 NORMALISED = frozenset({"grpo", "gspo", "reinforce_plus_plus_baseline"})
-"""slime's estimators for which it subtracts the mean of a group."""
+# Those of them for which it divides by the standard deviation of a sample, plus `EPSILON`.
 DIVIDED = frozenset({"grpo", "gspo"})
-"""Those of them for which it divides by the standard deviation of a sample, plus `EPSILON`."""
 EPSILON = 1e-6
 
 
@@ -190,8 +190,8 @@ def close() -> None:
 
 
 _lock = threading.Lock()
+# By config: slime looks the function up by its path, so what it shares lives here.
 _opened: dict[str, tuple[LazyReward, PolicyText]] = {}
-"""By config: slime looks the function up by its path, so what it shares lives here."""
 
 
 def _from_args(args: Any) -> tuple[LazyReward, PolicyText]:

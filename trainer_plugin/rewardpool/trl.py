@@ -36,8 +36,8 @@ from rewardpool_api.contract import FAULTS
 
 log = logging.getLogger(__name__)
 
+# Passed by TRL beside the data set's columns.
 NOT_COLUMNS = frozenset({"trainer_state", "log_extra", "log_metric", "environments"})
-"""Names that TRL passes beside the data set's columns."""
 
 
 def reward(

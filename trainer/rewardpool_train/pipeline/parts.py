@@ -86,8 +86,8 @@ class MiniBatch(Generic[P, R]):
         return self.version - group.task.version
 
 
+# Called as `on_end(task, member, rollout)`, from any thread.
 OnEnd = Callable[[GroupTask[P], int, R], None]
-"""Called as `on_end(task, member, rollout)`, from any thread."""
 
 Score = Callable[[GroupTask[P], int, R], Awaitable[float | None]]
 """Scores one rollout, called as `score(task, member, rollout)`; None leaves the rollout explicitly unscored. An

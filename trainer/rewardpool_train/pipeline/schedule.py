@@ -19,7 +19,6 @@ from typing import Literal, Protocol
 ScheduleName = Literal["sync", "minibatch", "one_step_off", "one_step_off_minibatch", "fully_async"]
 
 Order = Literal["arrival", "prompt"]
-"""Order in which complete groups are trained on: by the time at which they became complete, or by prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)

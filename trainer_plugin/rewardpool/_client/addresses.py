@@ -8,7 +8,6 @@ from functools import lru_cache
 from aiohappyeyeballs import AddrInfoType
 
 RESOLVE_SECONDS = 10.0
-"""Seconds for which the addresses of a name are valid."""
 
 
 class Addresses:

@@ -39,7 +39,7 @@ from rewardpool_api.teacher_wire import BadAnswerError, Question, parse_values
 T = TypeVar("T")
 
 EXCERPT = 300
-"""Characters of a server's answer that a message quotes."""
+"""Characters."""
 
 _TOO_LONG = (
     # SGLang: length first, limit second.
@@ -55,7 +55,6 @@ class Score(NamedTuple):
     """Score of one sample, and its signature."""
 
     value: float
-    """A `DetailedScore` where the worker gave more than it."""
     by: Signature
 
 

@@ -10,15 +10,15 @@ as good as nothing. Where requests of a size take a good part of a sample's time
 answers would come too late.
 """
 
+# A larger size must be this much faster than the one before it: rounds differ by some per cent on a quiet machine, and
+# a smaller size is answered sooner.
 GAIN = 1.05
-"""Gain in rate that a larger size must have over the one before it, since rounds differ by some per cent on a quiet
-machine. A smaller one that is as good is better: it is answered sooner."""
+# Uses of each slot in a round.
 TURNS = 8
-"""Number of times that each slot is used in a round."""
 FIRST_PAUSE_ROUNDS = 16
 LONGEST_PAUSE_ROUNDS = 256
+# Of a sample's `timeout`.
 SLOW_SHARE = 1 / 16
-"""Share of a sample's `timeout`."""
 
 
 class BatchSize:

@@ -33,8 +33,8 @@ from rewardpool_api.contract import SCORE_PATH, Worker
 
 log = logging.getLogger(__name__)
 
+# Of the samples of one request.
 MOST_CHARACTERS = 65_536
-"""Characters of the samples of one request."""
 
 
 def share(*, waiting: int, slots: int, most: int) -> int:
@@ -107,7 +107,7 @@ class JointRequest(ScoreRequest[list[Score]]):
 
     texts: list[str]
     adapter: str | None
-    """Name of the adapter in the pool; None for the model itself."""
+    """None for the model itself."""
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
         return {**endpoint.model_fields, "input": self.texts}

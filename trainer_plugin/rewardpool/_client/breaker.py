@@ -26,16 +26,15 @@ from rewardpool.errors import (
     SampleError,
 )
 
+# After the first score so many times as many samples may fail by themselves.
 PATIENCE = 4
-"""Times as many failures that a sample may have by itself are taken from a pool that has scored."""
+# After these nothing is known of the server at the address.
 NOBODY_THERE = ("unreachable", "waiting")
-"""Kinds of failure after which nothing is known of what is at the address."""
 
 NOTHING_PROVEN = "before the first score nothing shows that the policy caused it, and there is no penalty"
-"""Message why a failure of the policy's is unscored."""
 
+# Called with the error that opened the breaker, or None; then `is_proven` says whether there is a penalty.
 Settled = Callable[[PoolError | None], None]
-"""Called with the error that opened the breaker, or None; then `is_proven` says whether there is a penalty."""
 
 
 class Breaker:
@@ -48,7 +47,6 @@ class Breaker:
         self._under_way = 0
         self._waiting: list[Settled] = []
         self.is_proven = False
-        """True once a score was received."""
 
     def begun(self, samples: int = 1) -> None:
         """Count samples that are under way, each of which may be scored."""

@@ -22,15 +22,15 @@ import aiohappyeyeballs
 from rewardpool._client.addresses import Addresses
 from rewardpool_runtime.listeners import check_listener
 
+# For one connection; and for a turn, where no other connection to that origin was made meanwhile.
 CONNECT_SECONDS = 5.0
-"""Seconds for one connection; and for a turn, where no other connection to that origin was made meanwhile."""
+# Connections to one origin in the making. Servers keep 128 to 4,096 that they have not accepted yet.
 AT_A_TIME = 128
-"""Connections to one origin that are being made. Servers keep 128 to 4,096 that they have not accepted yet."""
+# Then the next address of a name is tried beside one that is silent (RFC 8305).
 NEXT_ADDRESS_SECONDS = 0.25
-"""After which the next address of a name is tried beside one that is silent (RFC 8305)."""
 
+# Host, port, verification of its certificate (None for plain HTTP), and whether the listener must be this user.
 Origin = tuple[str, int, ssl.SSLContext | None, bool]
-"""Host, port, what verifies its certificate (None for plain HTTP), and whether who listens must be this user."""
 
 P = TypeVar("P", bound=asyncio.Protocol)
 W = TypeVar("W")

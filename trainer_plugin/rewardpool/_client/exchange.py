@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol
 
 from rewardpool._client.target import Target
 
+# With its headers. A score has a hundred bytes, and a judgement some kilobytes.
 MAX_ANSWER_BYTES = 4 << 20
-"""Maximum size of an answer with its headers. A score has a hundred bytes, and a judgement some kilobytes."""
 
 
 class BrokenError(Exception):

@@ -22,7 +22,6 @@ class FrontDoor(Generic[T]):
     """A handle that opens what is behind it once in each process, and that `with` opens and closes for good."""
 
     _lazy: PerProcess[T]
-    """Set by the subclass."""
 
     def __del__(self) -> None:
         # There is none where the configuration was wrong.

@@ -28,23 +28,23 @@ from rewardpool._client.retry import RetryableError, Tries
 
 QUANTILE = 0.95
 FACTOR = 2.0
+# Below this a second request gains nothing that a trainer notices.
 FLOOR_SECONDS = 0.25
-"""Below this a second request gains nothing that a trainer notices."""
+# Answers before their times say what is usual.
 MIN_KNOWN = 20
-"""Answers before their times say what is usual."""
+# For a request that no worker has, before the usual time is known.
 BLIND_SECONDS = 5.0
-"""Seconds for a request that no worker has, before the usual time is known."""
+# Maximum share of requests that get a second attempt, in the long run.
 SHARE = 0.05
-"""Maximum share of requests that get a second attempt, in the long run."""
 MIN_BURST = 8.0
+# Factor from one hedge's wait to the next: with the floor the third is sent after 0.9 s, and the last after 5 s.
 GROWTH = 1.5
-"""Factor from one hedge's wait to the next: with the floor the third is sent after 0.9 s, and the last after 5 s."""
+# Beside one request. A router may send them to the silent worker too, which soon has the fewest in flight, until it
+# notices some seconds later; by then the last of these has been sent.
 MOST_HEDGES = 7
-"""Beside one request. A router may send them to the silent worker too, which soon has the fewest in flight, until it
-notices some seconds later; by then the last of these has been sent."""
 RECENT = 256
+# Answers between two calculations of the quantile, which needs a sort.
 REFRESH = 16
-"""Answers between two calculations of the quantile; sorting for each one would cost more than it is worth."""
 
 
 class Hedging:
@@ -113,11 +113,9 @@ class Race:
 
     hedges: list[Exchange] = field(default_factory=list)
     sent: int = 0
-    """Number of hedges beside the present attempt."""
     budgeted: int = 0
-    """Number of those that the budget paid."""
+    # Of a hedge since the present attempt was sent.
     failed_at_worker: RetryableError | None = None
-    """Failure of a hedge since the present attempt was sent."""
 
     def next_attempt(self) -> None:
         """The request is sent again, beside those that are in flight still."""

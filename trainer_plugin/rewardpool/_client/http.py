@@ -31,11 +31,10 @@ from rewardpool_api.contract import InvalidResponseError
 
 log = logging.getLogger(__name__)
 
+# An idle connection is kept for so long. Servers and what lies between them close those that are idle longer.
 KEEP_SECONDS = 15.0
-"""Seconds for which a connection is kept without a request. Servers and what lies between them close those that are
-idle longer."""
+# Shortest and longest use of a connection, drawn at random, so that not all are opened anew at once.
 LIFE_SECONDS = (30.0, 90.0)
-"""Shortest and longest time for which a connection is used; by chance, so that not all are opened anew at once."""
 
 
 class HttpClient:
@@ -51,13 +50,12 @@ class HttpClient:
         self._clock = clock
         self._uniform = uniform
         self._loop = asyncio.get_running_loop()
+        # Since when each is idle; the one that was answered last comes last.
         self._idle: dict[Origin, dict[_Connection, float]] = {}
-        """Idle connections of each origin, and since when; the one that was answered last comes last."""
+        # Until when each is used.
         self._open: dict[_Connection, float] = {}
-        """All, and until when each is used."""
         self._connector = Connector(clock)
         self._turns: dict[Origin, Turns[Exchange]] = {}
-        """Connections that are being made, by origin."""
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -292,8 +290,8 @@ class _Incoming:
     __slots__ = ("compression", "has_length", "is_whole", "keep", "parts", "retry_after", "size", "status")
 
     def __init__(self) -> None:
+        # Whether the connection can be used again.
         self.keep = True
-        """True if the connection can be used again."""
         self.status = 0
         """0 before its headers are there."""
         self.size = 0

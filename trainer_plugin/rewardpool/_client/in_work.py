@@ -29,29 +29,27 @@ from rewardpool_api.names import SERIES_PLACES, SERIES_REQUEST_SECONDS
 
 Verdict = Literal["in_work", "lost", "silent", "unknown", "asking"]
 
+# From sending a request until a worker lists it.
 ARRIVAL_SECONDS = 0.1
-"""Seconds from sending a request until a worker lists it."""
+# For an answer, which takes milliseconds. Where the last one took longer, twice as long as that one.
 PATIENCE_SECONDS = 0.25
-"""Seconds for an answer, which takes milliseconds. Where the last one took longer, twice as long as that one."""
 MOST_PATIENCE_SECONDS = 2.0
+# After this an error of the router says that a worker is silent: it waits 5 s for each.
 SILENCE_SECONDS = 4.0
-"""After which an error of the router says that a worker is silent: it waits 5 s for each."""
+# An answer is good for this long, and a quarter of the time that the request has taken.
 LEAST_AGE_SECONDS = 0.5
-"""Seconds for which an answer is good, besides a quarter of the time that the request has taken."""
 MOST_AGE_SECONDS = 15.0
+# A router waits 5 s for each of its workers.
 QUESTION_SECONDS = 10.0
-"""Seconds for a question: a router waits 5 s for each of its workers. What is not answered by then is a failed
-question."""
 PAUSE_SECONDS = 0.5
-"""Seconds from a question that failed to the next one."""
+# Of all trainers together, to a pool of up to 10 workers.
 QUESTIONS_PER_SECOND = 100
-"""Rate of all trainers together, to a pool of up to 10 workers."""
+# Caused by these at the workers, where there are more of them.
 SCRAPES_PER_SECOND = 1_000
-"""Scrapes a second to which these lead at the workers, where there are more of them."""
+# No pool has more.
 MOST_PLACES = 1_000_000
-"""More places than this no pool has."""
+# Then a server that lists nothing is asked again.
 UNKNOWN_AGE_SECONDS = 60.0
-"""After which a server that lists nothing is asked again."""
 
 _LINE = re.compile(rb"^(%b|%b)\{([^}\n]*)\} (\S+)$" % (SERIES_REQUEST_SECONDS.encode(), SERIES_PLACES.encode()), re.M)
 _REQUEST = re.compile(rb'(?:^|,)request="([A-Za-z0-9-]{1,128})"')
@@ -61,9 +59,9 @@ class Listing(NamedTuple):
     """The workers' lists of requests."""
 
     asked_at: float
-    """Time at which they were asked (the loop's time)."""
+    """By the loop's clock."""
     places: int
-    """Places of all workers; 0 if none reports them."""
+    """Of all workers; 0 if none reports them."""
     seconds: dict[str, float]
     """Working time of each request, by its id; 0 while it waits for a place."""
     workers: int
@@ -147,20 +145,20 @@ class InWork:
         self._listed = listed
         self._most_pause = min(MOST_AGE_SECONDS, most_pause)
         self._uniform = uniform
+        # From one question to the next, because of the others that ask.
         self._pause = 0.0
-        """Seconds from one question to the next, because of the others that ask."""
         self._listing: Listing | None = None
         self._inquiry: Inquiry | None = None
         self._is_answered = asyncio.Event()
         self._asked_at = -math.inf
         self._patience = PATIENCE_SECONDS
+        # The last question was not answered in time.
         self._is_late = False
-        """The last question was not answered in time."""
+        # The last question failed, for which the router takes 5 s.
         self._is_silent = False
-        """The last question came to nothing, for which the router takes 5 s."""
         self._unknown_until = -math.inf
+        # Earliest time of the next question, after one that failed.
         self._not_before = -math.inf
-        """Earliest time of the next question, after one that failed."""
 
     def verdict(self, request_id: str, *, sent_at: float, is_urgent: bool = True) -> Verdict:
         """Return where a request is; asks the workers where their last answer is too old.

@@ -15,14 +15,14 @@ alone, and none overtakes another that waits.
 from collections import OrderedDict
 from typing import Generic, Protocol, TypeVar
 
+# The number never falls below `concurrency` divided by this.
 LEAST_SHARE = 8
-"""The number never falls below `concurrency` divided by this."""
+# In each round the size grows by itself divided by this.
 GROWTH_SHARE = 8
-"""Divisor of the size that gives its growth in each round."""
+# Answers hold their time when a round's mean is at most this many times that of the best round.
 HOLDS = 1.5
-"""Answers hold their time when a round's mean is at most this many times that of the best round."""
+# The best round's mean grows by this where a round did not hold, so that longer samples do not keep it low.
 FADE = 1.1
-"""The best round's mean grows by this where a round did not hold, so that longer samples do not keep it low."""
 
 
 class Pace:

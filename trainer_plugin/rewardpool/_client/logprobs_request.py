@@ -11,8 +11,8 @@ from rewardpool._logprobs import Logprobs
 from rewardpool.errors import InvalidSampleError, SampleTooLongError
 from rewardpool_api.teacher_wire import Question
 
+# A sequence takes a slot for each: the tokens of one step of a teacher's engine.
 TOKENS_PER_SLOT = 2048
-"""Tokens of a sequence for each slot that it takes: those of one step of a teacher's engine."""
 
 
 def slots_of(asked: Question) -> int:
@@ -24,8 +24,8 @@ def slots_of(asked: Question) -> int:
 class LogprobsRequest(ScoreRequest[Logprobs]):
     """Request for the log-probabilities of one sequence."""
 
+    # Without the model's name, which the endpoint has.
     asked: Question
-    """Without the model's name, which the endpoint has."""
     vocabulary: str | None = None
     """Digest of the student's; None where any model may answer."""
 

@@ -15,8 +15,8 @@ from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+# For what is in flight to be cancelled at the end.
 CLOSE_SECONDS = 10.0
-"""Seconds for what is in flight to be cancelled at the end."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -100,9 +100,8 @@ class LoopThread(Generic[R]):
         self._is_closing = False
         self._handed_over: deque[Work[Any]] = deque()
         self._begun: set[Work[Any]] = set()
-        """Work that the loop has taken and not finished."""
+        # Whether the loop will check `_begun`.
         self._is_woken = False
-        """True if the loop will check that."""
         self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, R]]
         self._started = concurrent.futures.Future()
         # A daemon, so that a trainer that dies without closing still exits.

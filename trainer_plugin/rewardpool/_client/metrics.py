@@ -14,6 +14,7 @@ from rewardpool._client.report import Report
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._score_waits import PARTS, ScoreWaits
 
+# Counted attributes of a `Report`, with a line of help for each.
 COUNTS = {
     "samples": "Samples and judgements whose first attempt was due",
     "scored": "Samples with a score from a worker",
@@ -29,7 +30,6 @@ COUNTS = {
     "exposed_wait_seconds": "Seconds in which a stream's reader waited for the next outcome",
     "rediscoveries": "Times the pool's address or key was looked up again",
 }
-"""Counted attributes of a `Report`, with a line of help for each."""
 
 
 class Reporting(Protocol):

@@ -12,8 +12,8 @@ from rewardpool.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
+# Files for all else that the process has open.
 SPARE = 512
-"""Files for all else that the process has open."""
 
 
 def needed(concurrency: int, *, hedge: bool) -> int:

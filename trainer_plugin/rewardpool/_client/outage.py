@@ -21,20 +21,20 @@ from collections.abc import Callable
 
 from rewardpool._client.exchange import Exchange
 
+# Shortest and longest time between two paused requests that are sent early.
 PROBE_SECONDS = (0.15, 0.25)
-"""Shortest and longest time between two of those that pause being sent early."""
+# The same for requests beside those that are held; longer where answers usually take longer than this.
 CANARY_SECONDS = (0.3, 0.4)
-"""The same for requests beside those that are held; longer where answers usually take longer than this."""
+# At a time; what the routers hold is what autoscaling measures.
 MOST_CANARIES = 2
-"""Most at a time; what the routers hold is what autoscaling measures."""
+# Within this all are sent again: a thousand trainers learn of it in different moments anyhow.
 WAKE_SECONDS = 0.1
-"""Within this all are sent again: a thousand trainers hear of it in different moments anyhow."""
+# Without a success, after which one means that the pool is back.
 SILENCE_SECONDS = 1.0
-"""Without a success, after which one means that the pool is back."""
 
 
+# Ends the pause of a request within so many seconds from now.
 GoOn = Callable[[float], None]
-"""Ends the pause of a request within so many seconds from now."""
 
 
 class Outage:

@@ -25,7 +25,6 @@ class PerProcess(ABC, Generic[T]):
 
     def __init__(self) -> None:
         self.is_closed = False
-        """True once it is closed for good."""
         self._forget()
 
     @abstractmethod

@@ -41,12 +41,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# That one question to a judge may cost, over all layers.
 MAX_GENERATIONS = 3
-"""Generations that one question to a judge may cost, over all layers."""
 
 
 WITHOUT_SCORES: Final = frozenset({"Generative", "Teacher"})
-"""Types of pools that answer with judgements or log-probabilities."""
 
 
 class Pool:

@@ -12,8 +12,8 @@ from rewardpool.errors import FailureKind
 from rewardpool_api.contract import FAULTS, Fault
 from rewardpool_api.job_scores import FailureCounts, JobScores
 
+# Latencies kept for the quantiles: a job of weeks needs no more memory than one of minutes.
 RECENT = 10_000
-"""Latencies kept for the quantiles, so that a job of weeks needs no more memory than one of minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,24 +112,22 @@ class Counters:
     retries: Counter[str] = field(default_factory=Counter)
     failures: dict[Fault, Counter[FailureKind]] = field(default_factory=dict)
     retry_logged_at: float = -math.inf
-    """Time of the last line about retries, by the connections' clock."""
+    """By the connections' clock."""
     requests_in_flight: int = 0
     samples_in_flight: int = 0
+    # Mean of those that were in flight when the last one was sent.
     samples_per_request: float = 1.0
-    """Mean of those that were in flight when the last one was sent."""
+    # Requests whose tokens are known, and their tokens.
     measured_in_flight: int = 0
-    """Number of requests whose tokens are known."""
     tokens_in_flight: int = 0
-    """Tokens of those."""
     tokens_per_sample: float | None = None
     """Mean of those, when the last one was sent; None before the first one."""
     slowest_seconds: float = 0.0
     waits: ScoreWaits | None = None
-    """Takes in where samples are, for a trainer that reports its steps."""
+    # While it is recorded.
     readiness: Readiness = field(default_factory=Readiness)
-    """Readiness of the workers, while it is recorded."""
+    # Raw scores of samples; judgements and log-probabilities have none.
     tally: Tally = field(default_factory=Tally)
-    """Raw scores of samples; judgements and log-probabilities have none."""
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def score(self, seconds: float) -> None:

@@ -57,15 +57,15 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# Between two log lines about retries, at least.
 LOG_SECONDS = 10.0
-"""Seconds between two log lines about retries, at least."""
+# Between two checks of a request that is in work.
 MOST_RECHECK_SECONDS = 15.0
-"""Seconds between two checks of a request that is in work."""
+# Between two questions how long a request that has used up half of its deadline waited for a place.
 CLOCK_SECONDS = 1.0
-"""Seconds between two questions how long a request that has used up half of its deadline waited for a place."""
 
+# With the process they number a request; a random number for each would cost more.
 _NUMBERS = itertools.count(1)
-"""Numbers that, with the process, name a request; a random number for each would cost more."""
 _process = ""
 
 
@@ -129,7 +129,7 @@ class _Retry:
 
     error: RetryableError
     sent_at: float
-    """Time at which the attempt was sent (the loop's time)."""
+    """By the loop's clock."""
     timer: asyncio.TimerHandle | None = None
 
 
@@ -143,39 +143,38 @@ class ScoreRequest(Tries, Generic[T]):
     connections: Connections
     counters: Counters
     _: KW_ONLY
+    # Below the pool's URL.
     path: str
-    """Below the pool's URL."""
+    # With more than one it is sent once, and a RetryableError ends it.
     samples: int = 1
-    """Samples in it; with more than one it is sent once, and a RetryableError ends it."""
+    # Slots that it takes of `concurrency`.
     weight: int = 1
-    """Slots that it takes of `concurrency`."""
     seconds: float = field(default_factory=already_waited)
-    """Seconds from its first attempt's due time to its end; before that, those of its deadline that were used up."""
+    """From its first attempt's due time to its end; before that, those of its deadline that were used up."""
     last_sent_at: float = field(default=0.0, init=False)
-    """Time at which the latest attempt was sent (the loop's time)."""
+    """By the loop's clock."""
+    # Header lines by which the caller's trace goes on.
     trace: str = field(default_factory=trace_headers, init=False)
-    """Header lines by which the caller's trace goes on."""
+    # Whether its samples are in the report, since an attempt was due.
     is_counted: bool = field(default=False, init=False)
-    """True if its samples are in the report, since an attempt was due."""
     has_ended: bool = field(default=False, init=False)
 
     _number: int = field(default_factory=_NUMBERS.__next__, init=False)
     _queue: Queue[Any] | None = field(default=None, init=False)
     _queued_at: float = field(default=0.0, init=False)
+    # End of the time that is accounted for in `Counters.waits`.
     _spent_until: float = field(default=0.0, init=False)
-    """End of the time that is accounted for in `Counters.waits` (the loop's time)."""
+    # When its first attempt was due, earlier by what it had used up of its deadline.
     _began: float | None = field(default=None, init=False)
-    """Time at which its first attempt was due (the loop's time), earlier by what it had used up of its deadline."""
     _endpoint: Endpoint | None = field(default=None, init=False)
-    """Endpoint of the present attempt; None before the first one."""
+    # Encoded once for each endpoint.
     _body: bytes = field(default=b"", init=False)
-    """Body for that endpoint, encoded once for each."""
     _primary: Attempt | None = field(default=None, init=False)
-    """The present attempt, hedges aside; None in a pause."""
+    """Hedges aside; None in a pause."""
+    # From the end of the last attempt on.
     _retry: _Retry | None = field(default=None, init=False)
-    """Look-up and pause before the next attempt, from the end of the last one on."""
+    # Hedges in flight may still succeed.
     _given_up: RetryableError | SampleError | None = field(default=None, init=False)
-    """Reason for which no further attempt is made; hedges in flight may still succeed."""
     _race: Race | None = field(default=None, init=False)
     _callbacks: "tuple[Callable[[ScoreRequest[T]], None], ...]" = field(default=(), init=False)
     _answer: T = field(init=False)

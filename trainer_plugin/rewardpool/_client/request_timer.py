@@ -15,11 +15,11 @@ from typing import Protocol
 
 from rewardpool._client.exchange import Exchange
 
+# For a request that is still not answered when another one beside it was.
 LEFT_OPEN_SECONDS = 5.0
-"""Seconds for a request that is still not answered when another one beside it was."""
 LEAST_LEFT_OPEN = 8
+# Checks within the shortest time that is of interest.
 CHECKS = 4
-"""Checks within the shortest time that is of interest."""
 
 
 class TimedRequest(Protocol):

@@ -73,26 +73,23 @@ Kind = Literal[
     "other_revision",
 ]
 
+# Answers by workers of other revisions, over at least `REFUSING_SECONDS`: then the wanted revision is gone. As many are
+# sent beside an attempt as were refused before it, as an idle router gives the same text to the same worker again and
+# again. Where one worker of five is of the wanted revision, 24 drawn at random miss it once in 200 times.
 REFUSALS = 24
-"""Answers by workers of other revisions, over at least `REFUSING_SECONDS`: then the wanted revision is taken to be
-gone.
-
-As many are sent beside an attempt as were refused before it, as an idle router gives the same text to the same worker
-again and again. Where one worker of five is of the wanted revision, 24 drawn at random miss it once in 200 times.
-"""
+# The same of attempts alone, where those beside them are slow or may not be sent.
 REFUSED_ATTEMPTS = 8
-"""The same of attempts alone, where those beside them are slow or may not be sent."""
 REFUSING_SECONDS = 2.0
+# While a key is rotated, one worker sends invalid responses, or two revisions serve, every other attempt succeeds.
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
-"""While a key is rotated, one worker sends invalid responses, or two revisions serve, every other attempt succeeds."""
+# Weights of failed attempts against `max_attempts`; other kinds do not count.
 FAILURES: Mapping[Kind, float] = {"worker": 1.0, "invalid_response": 0.5}
-"""Weight with which a failed attempt counts against `max_attempts`, by kind; other kinds do not count."""
+# Between two look-ups of an unreachable pool's address, at least.
 LOOK_AGAIN_SECONDS = 1.0
-"""Seconds between two look-ups of an unreachable pool's address, at least."""
+# The same where the address is in a file of this machine, which costs nothing.
 LOOK_AGAIN_HERE_SECONDS = 0.2
-"""The same where the address is in a file of this machine, which costs nothing."""
+# The same of a pool that is there and has no worker.
 LOOK_AGAIN_WAITING_SECONDS = 15.0
-"""The same of a pool that is there and has no worker."""
 
 _BY_STATUS: dict[int, Kind] = {
     401: "unauthorized",
@@ -106,14 +103,14 @@ _BY_STATUS: dict[int, Kind] = {
     503: "busy",
     504: "busy",
 }
+# No retry changes these: the next worker is the same program.
 _FINAL_SERVER_ERRORS = frozenset({501, 505})
-"""Status codes that no retry changes: the next worker is the same program."""
+# The server is there and wants fewer requests.
 _TOO_MUCH = frozenset({408, 425, 429})
-"""The server is there and wants fewer requests."""
+# A worker may have begun, and may go on.
 _GIVEN_UP = frozenset({408, 502, 504})
-"""A worker may have begun, and may go on."""
+# No place is free; the server is not broken.
 _NO_PLACE = _TOO_MUCH | {503}
-"""Status codes of a missing free place, rather than a broken server."""
 
 
 class RetryableError(Exception):
@@ -124,8 +121,8 @@ class RetryableError(Exception):
         self.kind: Kind = kind
         self.problem = problem
         self.status = status
+        # Model of the worker, for `wrong_model`.
         self.served = served
-        """Model of the worker, for `wrong_model`."""
         self.retry_after: float | None = None
 
     @property
@@ -157,7 +154,7 @@ class Refusals:
     """Answers of workers of other revisions than the wanted one."""
 
     since: float
-    """Time of the first one (of the loop)."""
+    """By the loop's clock."""
     attempts: int = 0
     beside: int = 0
 
@@ -223,27 +220,26 @@ class Tries:
     _: KW_ONLY
     label: str
     max_generations: int | None = None
-    """Most attempts at a worker, hedges included, where each may cost a generation; None: by `max_attempts`."""
+    """Hedges included, where each may cost a generation; None: by `max_attempts`."""
 
+    # Sent so far, hedges among them.
     attempts: int = field(default=0, init=False)
-    """Sent so far, hedges among them."""
     generations: int = field(default=0, init=False)
+    # Attempts that failed and were worth another one.
     retries: int = field(default=0, init=False)
-    """Attempts that failed and were worth another one."""
+    # Of workers of another revision than the one that may answer.
     refusals: Refusals | None = field(default=None, init=False)
-    """Answers by workers of another revision than the one that may answer."""
+    # When the latest failed attempt was sent, by the loop's clock.
     failed_at: float | None = field(default=None, init=False)
-    """Time at which the latest failed attempt was sent (the loop's time)."""
+    # Retries since or during which the pool answered another request.
     overtaken: int = field(default=0, init=False)
-    """Retries since or during which the pool answered another request."""
+    # At a worker, the only ones that are bounded by number; see `FAILURES`.
     failures: float = field(default=0.0, init=False)
-    """Failed attempts at a worker, the only ones that are bounded by number; see `FAILURES`."""
     kind: Kind | None = field(default=None, init=False)
     problem: str = field(default="", init=False)
-    """The last RetryableError, in words."""
     fault: Fault = field(default="infra", init=False)
+    # Since all of them were tried last.
     refused_keys: frozenset[str | None] = field(default=frozenset(), init=False)
-    """Since all of them were tried last."""
 
     @property
     def may_hedge(self) -> bool:

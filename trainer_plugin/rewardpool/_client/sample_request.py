@@ -19,7 +19,7 @@ class SampleRequest(ScoreRequest[Score]):
     sample: Sample
     index: int = 0
     on_end: "Callable[[SampleRequest], None] | None" = None
-    """Called at the end, before the callbacks; it must not raise."""
+    """Called before the callbacks; it must not raise."""
 
     def __post_init__(self) -> None:
         """Count it as under way until its end."""

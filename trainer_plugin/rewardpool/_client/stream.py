@@ -18,8 +18,8 @@ from rewardpool._demand.handle import JobDemand
 S = TypeVar("S")
 T = TypeVar("T")
 
+# Samples of a plain input that are read before the event loop does what else there is, such as sending them.
 AT_ONCE = 64
-"""Samples of a plain input that are read before the event loop does what else there is, such as sending them."""
 
 
 class UnderWay(Protocol):
@@ -29,8 +29,8 @@ class UnderWay(Protocol):
         """Cancel it; returns what runs on for a moment."""
 
 
+# Begins to score the sample with that index, and later has its outcome delivered.
 Begin = Callable[[S, int], UnderWay]
-"""Begins to score the sample with that index, and later has its outcome delivered."""
 
 
 class Stream(Generic[S, T]):
@@ -52,7 +52,6 @@ class Stream(Generic[S, T]):
         self._under_way: dict[int, UnderWay] = {}
         self._ready: deque[tuple[int, T | BaseException]] = deque()
         self._untaken = 0
-        """Samples that are read and not taken."""
         self._news = asyncio.Event()
         self._room = asyncio.Event()
 

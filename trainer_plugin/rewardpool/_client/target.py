@@ -17,10 +17,10 @@ class Target(NamedTuple):
     port: int
     tls: ssl.SSLContext | None
     """None for plain HTTP."""
+    # The listener must belong to this user, or to root.
     is_own: bool
-    """True if the listener must belong to this user, or to root."""
+    # The request line, and the headers that all requests have.
     head: bytes
-    """The request line, and the headers that all requests have."""
 
     @property
     def origin(self) -> Origin:

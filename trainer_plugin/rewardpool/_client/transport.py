@@ -35,8 +35,8 @@ from rewardpool_runtime.trust import verifying_context
 
 log = logging.getLogger(__name__)
 
+# Then the workers are asked again how many places they have, while these are the bound.
 PLACES_SECONDS = 5.0
-"""After which the workers are asked again how many places they have, while these are the bound."""
 
 
 class Connections:
@@ -73,12 +73,11 @@ class Connections:
         self.uniform = uniform
         self.resolver = EndpointResolver(config, find=find, clock=clock, uniform=uniform)
         self.slots = AdaptiveLimiter(config.concurrency)
+        # Each ends the samples of a queue elsewhere that wait since a time, as `AdaptiveLimiter.expire_before`.
         self.queues: set[Callable[[float], None]] = set()
-        """Queues of samples that wait elsewhere: each ends those that wait since a time, as
-        `AdaptiveLimiter.expire_before`."""
         self.breaker = Breaker(config.breaker_threshold)
+        # Whether the pool has accepted a key.
         self.admitted = False
-        """True once the pool accepted a key."""
         self._admitted_key: str | None = None
         self._new_hedging = hedging
         self._hedging: dict[str, Hedging] = {}
@@ -251,8 +250,8 @@ def _target(endpoint: Endpoint, path: str, key: str | None, *, method: str = "PO
     return target(endpoint.url + path, key=key, tls=tls, is_own=endpoint.is_own, method=method)
 
 
+# One context for the same certificates, since connections are kept by context.
 _verifying = lru_cache(maxsize=8)(verifying_context)
-"""One context for the same certificates, since connections are kept by context."""
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from rewardpool_api.status import SleepStatus
 
 LOOK_SECONDS = 0.02
-"""Seconds between two reads of the pool's status."""
+# For the engines to wake, or to sleep. One that lost its weights is started again meanwhile.
 WITHIN_SECONDS = 600.0
-"""Seconds for the engines to wake, or to sleep. One that lost its weights is started again meanwhile."""
 
 
 class Hold:

@@ -26,16 +26,16 @@ from rewardpool_api.demand import LEASE_SECONDS, Demand
 log = logging.getLogger(__name__)
 
 RENEW_SECONDS = LEASE_SECONDS / 3
+# Between two writes, at least.
 WRITE_SECONDS = 0.5
-"""Least seconds between two writes."""
+# Between two checks for changes that come by themselves, such as that the trainer waits.
 LOOK_SECONDS = 1.0
-"""Seconds between two checks for changes that come by themselves, such as that the trainer waits."""
+# Times as many samples in a request or tokens in a sample, or as few, are a change.
 MUCH_MORE = 1.5
-"""Times as many samples in a request or tokens in a sample, or as few, are a change."""
+# A place that refuses for so long, without a break, will go on refusing.
 REFUSED_SECONDS = float(LEASE_SECONDS)
-"""A place that refuses for so long, without a break, will go on refusing."""
+# For the last announcement of a job that ends; without it the demand lapses by itself.
 END_SECONDS = 2.0
-"""Seconds for the last announcement of a job that ends; without it the demand lapses by itself."""
 
 
 class Announcer:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+# The last long responses of a rollout come one by one; in a pause of theirs the rollout is not over.
 QUIET_SECONDS = 30.0
-"""The last long responses of a rollout come one by one; in a pause of theirs the rollout is not over."""
 
 
 class Announced(Protocol):

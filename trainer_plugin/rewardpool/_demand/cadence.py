@@ -24,16 +24,16 @@ from typing import Final
 
 from rewardpool_api.demand import LEASE_SECONDS, MAX_SAMPLES, MAX_SECONDS, MAX_TOKENS, Demand, Phase
 
+# Older ones are forgotten.
 MAX_BURSTS: Final = 7
-"""Bursts that are learned from; older ones are forgotten."""
+# A shortest gap that is less than this share of the second shortest is an exception: nothing else was like it.
 ALONE: Final = 0.75
-"""A shortest gap that is less than this share of the second shortest is an exception: nothing else was like it."""
+# Fewer gaps than this have not shown yet how much they differ, nor what an exception is.
 FEW: Final = 3
-"""Fewer gaps than this have not shown yet how much they differ, nor what an exception is."""
+# Of the shortest gap, where there are so few.
 FEW_SHARE: Final = 0.9
-"""Share of the shortest gap, where there are so few."""
+# A trainer that waits for scores for less than this does not stand still.
 STALL_SECONDS: Final = 1.0
-"""A trainer that waits for scores for less than this does not stand still."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +64,17 @@ class _Burst:
 
     begun: float
     samples: int = 0
+    # Samples whose tokens are known, and the tokens of those.
     tokens: int = 0
-    """Tokens of those of its samples of which they are known."""
     measured: int = 0
-    """Number of those."""
     first: float = 0.0
     last: float = 0.0
+    # The client had no room for samples that were ready.
     held_back_seconds: float = 0.0
-    """Seconds for which the client had no room for samples that were ready."""
     update_begun: float | None = None
     stood_still_seconds: float = 0.0
-    """Seconds of the update."""
+    # When the next one began.
     over: float | None = None
-    """Time at which the next one began."""
 
     @property
     def tokens_per_sample(self) -> float | None:
@@ -122,8 +120,8 @@ class Cadence:
         self._samples_given = plan.samples
         self._phase: Phase = "Starting"
         self._begun = 0
+        # The last one is the present one.
         self._bursts: deque[_Burst] = deque(maxlen=MAX_BURSTS + 1)
-        """The last one is the present one."""
         self._waiting = 0
         self._feeding = 0
         self._still_since: float | None = None

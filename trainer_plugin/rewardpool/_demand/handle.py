@@ -61,8 +61,8 @@ class JobDemand:
         self._scored = scored
         self._clock = time.monotonic
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
+        # Times and tokens of samples that the cadence does not know yet; nothing is locked for each.
         self._came: deque[tuple[float, int | None]] = deque()
-        """Times and tokens of samples that the cadence does not know yet; nothing is locked for each."""
         self._announcer: Announcer | None = None
         self._silent_because = ""
         self._ended: Callable[[], None] = lambda: None

@@ -11,12 +11,12 @@ from rewardpool_api import names
 from rewardpool_api.demand import MAX_JOB_NAME, job_name
 
 ENV_RANK = "RANK"
+# Set by torchrun, and by those that follow it.
 ENV_RANKS = "WORLD_SIZE"
-"""Variables that torchrun, and those that follow it, set."""
 
 _lock = threading.Lock()
+# Process, place with pool, and job of what is announced; a fork copies the set, and none of the announcing.
 _taken: set[tuple[int, str, str]] = set()
-"""Process, place with pool, and job of what is announced; a fork takes the set along, and none of the announcing."""
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"0", "false", "no", "off"})

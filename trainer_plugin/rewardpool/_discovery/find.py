@@ -54,10 +54,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Between two look-ups of a pool that is waited for.
 POLL_SECONDS = 1.0
-"""Seconds between two look-ups of a pool that is waited for."""
+# For an API server that does not answer. One that restarts is back in seconds.
 AWAY_SECONDS = 30.0
-"""Seconds for an API server that does not answer. One that restarts is back in seconds; one that is gone stays so."""
+# Reasons of Serving=False that do not pass by themselves.
 LASTING = frozenset(
     {
         ConditionReason.SUSPENDED,
@@ -74,11 +75,10 @@ LASTING = frozenset(
         ConditionReason.DOWNLOADER_MISSING,
     }
 )
-"""Reasons of Serving=False that do not pass by themselves."""
+# Pools that a message names, where the one that is looked for is not there.
 MOST_LISTED = 20
-"""Pools that a message names, where the one that is looked for is not there."""
+# The contract wants the `model` of requests to a bare URL; sglang-router ignores it, smg takes this for any.
 UNNAMED_MODEL = "unknown"
-"""The `model` of requests to a bare URL: the contract wants one, sglang-router ignores it, smg takes this for any."""
 
 
 async def discover(pool: str | Mapping[str, Any] | RewardConfig) -> Endpoint:

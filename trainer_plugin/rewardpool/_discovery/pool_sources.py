@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# The names of the Helm chart's roles for training jobs begin with it.
 TRAINER_ROLE = "rewardpool-trainer"
-"""The name that the Helm chart's roles for training jobs begin with."""
 
 
 class ForbiddenError(PoolAccessError):

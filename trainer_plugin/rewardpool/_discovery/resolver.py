@@ -16,8 +16,8 @@ from rewardpool.errors import RewardPoolError
 
 log = logging.getLogger(__name__)
 
+# Shortest and longest time between two look-ups of a pool without trouble; random, so that processes spread.
 REFRESH_SECONDS = (45.0, 75.0)
-"""Shortest and longest time between two look-ups of a pool without trouble; by chance, so that processes spread."""
 
 
 class EndpointResolver:
@@ -41,11 +41,10 @@ class EndpointResolver:
         self._looked_at = float("-inf")
         self._refresh_at = float("inf")
         self.rediscoveries = 0
-        """Times it was looked up again."""
+        # Why the last look-up failed; empty when it did not.
         self.problem = ""
-        """Reason why the last look-up failed; empty when it did not."""
+        # Why the pool could not score when it was looked up last; empty when it could.
         self.not_ready = ""
-        """Reason why the pool could not score when it was looked up last; empty when it could."""
 
     async def begin(self) -> None:
         """Find the pool. Raises what `discover` raises."""

@@ -7,7 +7,6 @@ from typing import Any
 from rewardpool._files.forms import CHOSEN, REJECTED
 
 NO_SUBSET = "(none)"
-"""Name for rows without a subset."""
 
 
 @dataclass

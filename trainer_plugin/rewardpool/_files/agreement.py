@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from rewardpool._files.ledger import BEFORE, GROUP, PART
 
+# Rows of one group that are compared with each other; pairs grow by the square.
 MOST_OF_A_GROUP: Final = 512
-"""Rows of one group that are compared with each other; pairs grow by the square."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,10 +18,10 @@ from rewardpool_runtime.json_values import described
 RESPONSE: Final = "response"
 CHOSEN: Final = "chosen"
 REJECTED: Final = "rejected"
+# Columns that every form takes, as fields of `Episode`.
 KNOWN: Final = ("ground_truth", "data_source", "extra_info")
-"""Columns that every form takes, as fields of `Episode`."""
+# Columns that are written as they were read.
 CARRIED: Final = ("id", "subset")
-"""Columns that come out as they went in."""
 _NOT_OF_A_COMPLETION: Final = ("developer", "system", "user")
 
 

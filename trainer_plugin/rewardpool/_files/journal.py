@@ -21,8 +21,8 @@ from rewardpool._appending import write_whole
 from rewardpool.errors import ConfigError
 
 VERSION: Final = 1
+# Place of a row that is not scored: no line of a row is at the beginning.
 _NONE: Final = 0
-"""Place of a row that is not scored: no line of a row is at the beginning."""
 
 
 class Journal:

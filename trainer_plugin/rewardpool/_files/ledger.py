@@ -26,6 +26,7 @@ BLOCK_BYTES: Final = 1 << 20
 SUFFIXES: Final = (".jsonl", parquet.SUFFIX)
 RECORDS: Final = Form(name="records of a ledger", prompt="prompt", answers={RESPONSE: "response"})
 _NUMBER: Final = (int, float)
+# Fields of every record, with their types.
 _NEEDS: Final[Mapping[str, tuple[type, ...]]] = {
     "at": _NUMBER,
     "part": (str,),
@@ -33,7 +34,7 @@ _NEEDS: Final[Mapping[str, tuple[type, ...]]] = {
     "response_hash": (str,),
     "score": (*_NUMBER, NoneType),
 }
-"""Fields of every record, with their types."""
+# Further fields that are read, where a record has them.
 _TEXTS: Final[Mapping[str, tuple[type, ...]]] = {
     "prompt": (str, list, NoneType),
     "response": (str, NoneType),
@@ -41,7 +42,6 @@ _TEXTS: Final[Mapping[str, tuple[type, ...]]] = {
     "data_source": (str, NoneType),
     "extra_info": (dict, NoneType),
 }
-"""The same of those that it may have besides, as far as they are read."""
 _EPISODE: Final = ("prompt", "response", "turns", "ground_truth", "data_source", "extra_info")
 BEFORE: Final = "before"
 GROUP: Final = "group"
@@ -83,7 +83,6 @@ class LedgerRecords(Source):
         self._files = {file: os.fstat(open_file.fileno()).st_size for file, open_file in self._open.items()}
         self._parts: set[str] = set()
         self._at = ""
-        """Place of the record that was read last."""
 
     def _raw(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         number = 0

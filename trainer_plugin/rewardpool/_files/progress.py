@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+# Shorter waits need no progress.
 FIRST_AFTER_SECONDS: Final = 2.0
-"""Shorter waits need no progress."""
+# What was scored before a pool grew says little of the present rate.
 RATE_SECONDS: Final = 30.0
-"""Over which the rate is taken: what was scored before a pool grew says little of what is to come."""
+# Before that the time left would be that of a pool which has just been opened.
 LEFT_AFTER_SECONDS: Final = 5.0
-"""Before that the time left would be that of a pool which has just been opened."""
+# Between two lines, without a terminal.
 LINE_SECONDS: Final = 10.0
-"""Seconds between two lines, without a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,8 @@ class Pace:
         self._total = total
         self._clock = clock
         self._began = clock()
+        # Time and rows done, at most one pair each second, of the last half minute.
         self._seen = deque([(self._began, before)])
-        """When so many rows were done, at most one each second, of the last half minute."""
 
     def progress(self, done: int, *, unscored: int = 0) -> Progress:
         """Return how far it is with so many rows done, those of earlier runs included."""

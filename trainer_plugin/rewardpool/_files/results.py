@@ -22,10 +22,10 @@ from rewardpool._files.window import Outcomes
 from rewardpool._rewards.rating import Rating
 from rewardpool.errors import SampleError
 
+# Characters that are kept of a failure's message.
 MOST_PROBLEM: Final = 500
-"""Characters that are kept of a failure's message."""
+# Rows of a Parquet file that are written at a time.
 BATCH_ROWS: Final = 4096
-"""Rows of a Parquet file that are written at a time."""
 _FIELDS: Final = ("score", "fault", "kind", "problem", "components", "revisions")
 
 

@@ -24,8 +24,8 @@ from rewardpool._rewards.part_config import Part, PoolPart
 from rewardpool.errors import ConfigError
 from rewardpool_api import names
 
+# Fields of `RewardConfig` on which a score depends.
 _CLIENT_SAYS_WHAT: Final = {"pool", "url", "served_name", "adapter"}
-"""Fields of `RewardConfig` on which a score depends; the others say how it is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)

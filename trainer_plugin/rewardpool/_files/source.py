@@ -19,8 +19,8 @@ from rewardpool.errors import ConfigError
 JSON_LINES: Final = (".jsonl", ".ndjson")
 PARQUET: Final = ".parquet"
 MOST_LINE_BYTES: Final = 64 << 20
+# Rows of a Parquet file that are in memory at a time.
 BATCH_ROWS: Final = 256
-"""Rows of a Parquet file that are in memory at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,6 @@ class Source(ABC):
     def __init__(self, path: Path, ignore: Collection[str] = (), forms: Sequence[Form] = FORMS) -> None:
         self.path = path
         self.origin = str(path)
-        """Name of it in messages."""
         self._ignore = tuple(ignore)
         self._forms = forms
 

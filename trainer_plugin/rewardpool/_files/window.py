@@ -21,17 +21,17 @@ from rewardpool._rewards.rating import Rating
 from rewardpool._rewards.reward_function import gathered
 from rewardpool.errors import SampleError
 
+# Rows that are begun and not yet written, at most.
 WINDOW: Final = 4096
-"""Rows that are begun and not yet written, at most."""
+# Rows that are handed over at a time, at most.
 CHUNK: Final = 256
-"""Rows that are handed over at a time, at most."""
+# Between two calls of `tick`, while nothing is done.
 LOOK_SECONDS: Final = 0.25
-"""Between two calls of `tick`, while nothing is done."""
+# Answers within it are delivered together: a thread that wakes for each row would hold the interpreter's lock too
+# often.
 GATHER_SECONDS: Final = 0.01
-"""Answers within it are taken together: a thread that wakes for each row takes the interpreter from the loop."""
 
 Outcomes = Mapping[str, Rating | SampleError]
-"""Answers of a row, by their names in the output."""
 Done = tuple[FileRow, Outcomes]
 
 

@@ -65,10 +65,10 @@ from rewardpool_runtime.http_server import LOOPBACK, is_of_another_page, read_bo
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 16 * 2**20
+# At a time; one more is answered 503, so that memory stays bounded.
 MAX_REQUESTS = 8192
-"""At a time; one more is answered 503, so that memory stays bounded."""
+# Without a key.
 OPEN_PATHS = frozenset({"/health", "/metrics"})
-"""Paths that need no key."""
 
 REWARD = web.AppKey("reward", OpenReward)
 TEACHER = web.AppKey("teacher", OpenTeacher)

@@ -16,10 +16,10 @@ from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.rating import Rating
 from rewardpool.errors import ScoreError
 
+# Of one request.
 MAX_ROWS = 4096
-"""Rows of one request."""
+# Of one prompt.
 MAX_MESSAGES = 1024
-"""Messages of one prompt."""
 
 
 class Query(BaseModel):

@@ -13,12 +13,12 @@ from typing import Any
 
 from rewardpool._rewards.answers.reasoning import KNOWN
 
+# Looks like a special token of some model.
 _SPELT = re.compile(
     r"(?:<[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>|<(?:end_of_turn|turn\||eos|bos|pad|seed:eos)>|</s>|\[(?:PAD|EOS|SEP)\])\Z"
 )
-"""Looks like a special token of some model."""
+# At the end of a prompt, in which an opening tag fits.
 TAIL_TOKENS = 16
-"""Tokens at the end of a prompt, in which an opening tag fits."""
 _MARKUP_END = re.compile(r"</(\w+)>")
 
 

@@ -13,8 +13,8 @@ from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.rating import Rating
 from rewardpool.errors import ScoreError
 
+# From token ids to the text that they make together, as the response was decoded.
 Decode = Callable[[Sequence[int]], str]
-"""From token ids to the text that they make together, as the response was decoded."""
 
 
 def at_tokens(rating: Rating, episode: Episode, token_ids: Sequence[int], decode: Decode) -> list[tuple[int, float]]:

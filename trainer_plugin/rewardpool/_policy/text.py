@@ -16,8 +16,9 @@ from rewardpool._rewards.chat.chat_template import load_tokenizer
 from rewardpool._rewards.episode import Message
 from rewardpool.errors import InvalidSampleError
 
+# By these a chat template that was applied is noticed.
 OPENINGS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "<|user|>", "[INST]", "<|turn>")
-"""By these a chat template that was applied is noticed."""
+# Placeholders for pictures, films and sounds in a policy's prompt.
 MEDIA = (
     "<|image_pad|>",
     "<|video_pad|>",
@@ -28,11 +29,10 @@ MEDIA = (
     "<start_of_image>",
     "<|image|>",
 )
-"""Placeholders for pictures, films and sounds in a policy's prompt."""
+# At the end of a prompt, in which an opening tag fits.
 TAIL_CHARACTERS = 80
-"""Characters at the end of a prompt, in which an opening tag fits."""
+# User's turns of a prompt that can be read back.
 MAX_TURNS = 16
-"""Most user's turns of a prompt that can be read back."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ class Announcement:
 
     samples: int | None = None
     group: int | None = None
-    """Number of responses to one prompt."""
     steps: int | None = None
     rank: int | None = None
     ranks: int | None = None

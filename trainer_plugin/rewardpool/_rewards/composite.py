@@ -65,9 +65,8 @@ class OpenPart:
     path: str
     reward_function: RewardFunction | GroupRewardFunction
     score_dtype: ScoreDtype = "float32"
-    """Number format of its reward model."""
+    # Of the part: a function that always raises is as broken as a pool.
     breaker: Breaker = field(default_factory=lambda: Breaker(RewardConfig().breaker_threshold))
-    """Breaker of the part: a function that always raises is as broken as a pool."""
     pool: Pool | None = None
 
     @cached_property
@@ -135,8 +134,8 @@ class _Result:
     used: float | None
     info: Mapping[str, Any] = field(default_factory=dict)
     error: SampleError | None = None
+    # Clipped, as `used` is.
     steps: tuple[StepReward, ...] | None = None
-    """Clipped, as `used` is."""
 
 
 @dataclass
@@ -145,9 +144,8 @@ class _Draft:
     place: int
     results: dict[str, _Result] = field(default_factory=dict)
     floor: float | None = None
-    """The total that a closed gate gave."""
+    """The total that a closed gate gave; None where none is closed."""
     answering: Answering = field(default_factory=lambda: Answering({}))
-    """Revisions of the pools that may answer, and did."""
 
     @property
     def is_open(self) -> bool:

@@ -23,8 +23,9 @@ from rewardpool_api.source import FUNCTION_SCHEME
 from rewardpool_runtime.json_values import described
 
 MAX_PARTS = 64
+# Characters of a part's name.
 MAX_NAME = 100
-"""Characters of a part's name."""
+# May stand beside `rewards`: not those that say which pool.
 _SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {
     "pool",
     "url",
@@ -33,10 +34,10 @@ _SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {
     "served_name",
     "adapter",
 }
-"""Fields of RewardConfig that may stand beside `rewards`: not those that say which pool."""
+# Fields of `Mixing` that mean something for a reward of one part.
 _BESIDE_ONE_PART = frozenset({"post_process", "ledger"})
-"""Fields of `Mixing` that mean something for a reward of one part."""
 _POOL_PART_KEYS = frozenset(PoolPart.model_fields) - {"client"}
+# Of rewards of one part.
 _KEYS = (
     _POOL_PART_KEYS
     | frozenset(RewardConfig.model_fields)
@@ -44,7 +45,6 @@ _KEYS = (
     | {"length_penalty"}
     | _BESIDE_ONE_PART
 )
-"""Keys of rewards of one part."""
 
 
 class Mixing(BaseModel):
@@ -64,9 +64,8 @@ class RewardSpec(Mixing):
     """A checked reward."""
 
     parts: Annotated[tuple[Part, ...], Field(min_length=1, max_length=MAX_PARTS)]
-    """In the order of the config."""
+    # Of each part in the config.
     paths: tuple[str, ...]
-    """Path of each in the config."""
 
     @property
     def process_field(self) -> str | None:
@@ -91,8 +90,8 @@ class RewardSpec(Mixing):
         return self
 
 
+# Forms in which a reward may be written; see this module's text.
 RewardLike = str | Callable[..., Any] | Mapping[str, Any]
-"""Forms in which a reward may be written; see this module's text."""
 
 
 def as_mapping(reward: RewardLike, *, path: str = "reward") -> Mapping[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+# Begins some work on the pools' loop; `LoopThread.start`.
 Start = Callable[[Coroutine[Any, Any, None]], concurrent.futures.Future[None]]
-"""Begins some work on the pools' loop; `LoopThread.start`."""
 
 
 @asynccontextmanager

@@ -36,17 +36,17 @@ from rewardpool_api.source import parse_source
 log = logging.getLogger(__name__)
 
 
+# Texts of which tokenizers of different models hardly ever make the same number of tokens.
 PROBES = (
     "The quick brown fox jumps over the lazy dog.",
     "def area(radius):\n    return 3.14159 * radius ** 2\n",
     "Gr\u00f6\u00dfe: 12345,67 \u20ac \u2013 \u65e5\u672c\u8a9e \U0001f642",
     "  internationalization\t\tUNBELIEVABLE  x=y!=z",
 )
-"""Texts of which tokenizers of different models hardly ever make the same number of tokens."""
 
 
+# Times that a conversation is written anew as another model answered; during a rollout it is chance which one does.
 MOST_WRITTEN = 30
-"""Times that a conversation is written anew as another model answered; during a rollout it is chance which one does."""
 
 
 class TokenizerCheck:

@@ -11,8 +11,8 @@ from rewardpool._rewards.messages import text_or_messages
 from rewardpool.errors import InvalidSampleError
 from rewardpool_runtime.json_values import described
 
+# One turn of a chat: `{"role": ..., "content": ...}`.
 Message = Mapping[str, Any]
-"""One turn of a chat: `{"role": ..., "content": ...}`."""
 
 
 def medium_of(messages: Iterable[Message], *, known: Collection[str] = ()) -> str | None:

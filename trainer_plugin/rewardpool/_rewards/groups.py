@@ -80,8 +80,8 @@ def _by_key(keys: Iterable[Any]) -> list[list[int]]:
     return list(groups.values())
 
 
+# Fields of an episode that are those of its siblings too.
 _OF_THE_PROMPT = ("prompt", "ground_truth", "data_source", "extra_info")
-"""Fields of an episode that are those of its siblings too."""
 
 
 def compared(episodes: Sequence[Episode]) -> list[list[int]]:

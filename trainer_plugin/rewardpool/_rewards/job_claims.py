@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 from rewardpool._rewards.one_revision import Answered, Claims
 
+# For one answer of a store.
 WAIT_SECONDS: Final = 30.0
-"""Seconds for one answer of a store."""
 
 
 class ClaimStore(Protocol):

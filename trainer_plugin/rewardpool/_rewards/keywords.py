@@ -9,8 +9,8 @@ from typing import Any, Literal, TypedDict
 
 from rewardpool._config import FailurePolicy
 
+# `{"policy": {"penalty": -1}}` is a mapping.
 Failure = FailurePolicy | Mapping[str, Any]
-"""`{"policy": {"penalty": -1}}` is a mapping."""
 
 
 class RewardSettings(TypedDict, total=False):

@@ -58,10 +58,10 @@ class LazyReward(PerProcess[BlockingReward]):
         if who is not None:
             refuse_process(parsed, who=who)
         self.names = tuple(part.name for part in parsed.parts)
+        # Whether the failure policy of a part leaves responses without a total.
         self.may_leave_unscored = parsed.may_leave_unscored
-        """True if the failure policy of a part leaves responses without a total."""
+        # Of each part, such as `pool rl/skywork`.
         self.scorers = tuple(part.scorer for part in parsed.parts)
-        """The scorer of each part, such as `pool rl/skywork`."""
         self._options: dict[str, Any] = {
             "spec": spec,
             "tokenizer": tokenizer,

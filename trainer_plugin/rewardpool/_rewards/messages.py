@@ -14,8 +14,9 @@ from rewardpool._mistakes import did_you_mean
 from rewardpool.errors import InvalidSampleError
 from rewardpool_runtime.json_values import described
 
+# Known to chat templates; `ipython` and `observation` are tools' in some.
 ROLES = ("assistant", "developer", "function", "ipython", "observation", "system", "tool", "user")
-"""Roles that chat templates know; `ipython` and `observation` are tools' in some."""
+# An assistant's message may have one of these and no content.
 _SAID_WITHOUT_CONTENT = (
     "audio",
     "function_call",
@@ -25,7 +26,6 @@ _SAID_WITHOUT_CONTENT = (
     "thinking",
     "tool_calls",
 )
-"""An assistant's message may have one of these and no content."""
 KEYS = frozenset({"role", "content", "name", "tool_call_id", *_SAID_WITHOUT_CONTENT})
 SHAPE = 'a message is {"role": "user", "content": "…"}'
 _SHARE_GPT = (

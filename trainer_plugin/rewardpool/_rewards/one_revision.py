@@ -13,8 +13,8 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+# Times that a group is asked again, at most: twice in a rollout that ends meanwhile, twice more where it is undone.
 ROUNDS: Final = 4
-"""Times that a group is asked again, at most: twice in a rollout that ends meanwhile, twice more where it is undone."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Answered:
     """Revisions that answered for one member of a group, by the name of their pool."""
 
     seen: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # Pools whose wanted revision serves no more -> the revision that refused in its place.
     gone: Mapping[str, str | None] = field(default_factory=dict)
-    """Pools whose wanted revision serves no more -> the revision that refused in its place."""
 
     def agrees(self, wanted: Mapping[str, str]) -> bool:
         """Return whether nothing but the wanted revisions answered."""

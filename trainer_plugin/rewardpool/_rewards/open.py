@@ -43,11 +43,11 @@ from rewardpool_runtime.functions.load import FunctionLoadError, load_function
 
 log = logging.getLogger(__name__)
 
+# Fields of a pool's part that mean something for pools of one type only.
 FIELDS_OF_TYPE = {
     "Discriminative": {"tokenizer", "chat_template", "system", "system_prompt", "steps", "supervision"},
     "Generative": {"judge"},
 }
-"""Fields of a pool's part that mean something for pools of one type only."""
 
 
 @asynccontextmanager
@@ -114,8 +114,8 @@ class _Opening:
         self._tokenizer = tokenizer
         self._began = time.monotonic()
         self.pools: dict[str, Pool] = {}
+        # Once for each part that asks a pool, and for each of the judges' meta reward models.
         self.asked: list[Asked] = []
-        """Once for each part that asks a pool, and for each of the judges' meta reward models."""
         self._clients: dict[str, PoolPart] = {}
 
     async def reward_function(self, part: Part, *, path: str) -> RewardFunction | GroupRewardFunction:

@@ -19,10 +19,10 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=4096)]
 REFERENCE_PATTERN = r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*"
 PAIR_FIELDS = ("response_a", "response_b")
+# Fields of a judge's prompt, with `extra_info[NAME]` and those of the mode.
 COMMON_FIELDS = (
     *("answer_format", "conversation", "data_source", "high", "low", "mark", "question", "reference", "responses"),
 )
-"""Fields of a judge's prompt, with `extra_info[NAME]` and those of the mode."""
 
 
 def check_function(function: Any) -> Any:

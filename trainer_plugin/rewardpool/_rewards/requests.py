@@ -7,8 +7,8 @@ from rewardpool._rewards.judges.listwise import tables_of
 from rewardpool._rewards.judges.pairwise import pairs_of
 from rewardpool._rewards.part_config import JudgeConfig
 
+# In which a pair is shown.
 ORDERS = 2
-"""In which a pair is shown."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Asked:
     """A pool that a part asks, and how; a judge's meta reward model is asked once for each of its answers."""
 
     pool: str
+    # The default where it is no judge, which is one request for each response.
     judge: JudgeConfig
-    """The default where it is no judge, which is one request for each response."""
 
 
 def requests_of(judge: JudgeConfig, members: int) -> int:

@@ -20,9 +20,9 @@ class PartScore:
     value: float
     info: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[StepReward, ...] | None = None
-    """Raw values of the response's steps, under process supervision."""
+    """Raw values of the response's steps, under process supervision; else None."""
     attempts: int | None = None
-    """Requests that were sent for it; None where that is not known."""
+    """None where that is not known."""
 
 
 @runtime_checkable

@@ -17,12 +17,12 @@ from rewardpool._rewards.messages import text_or_messages
 from rewardpool.errors import InvalidSampleError
 from rewardpool_runtime.json_values import described
 
+# Bare text, or chat messages.
 Text = str | Sequence[Message]
-"""Bare text, or chat messages."""
+# Further fields of a row; a text is the JSON of a mapping.
 Info = Mapping[str, Any] | str
-"""Further fields of a row; a text is the JSON of a mapping."""
+# An episode, a prompt and the response to it, or a mapping with both and further fields of `Episode`.
 Row = Episode | tuple[Text, Text] | Mapping[str, Any]
-"""An episode, a prompt and the response to it, or a mapping with both and further fields of `Episode`."""
 
 _EPISODE_FIELDS = frozenset(field.name for field in dataclasses.fields(Episode))
 _RESPONSE_KEYS = ("response", "completion")

@@ -17,13 +17,13 @@ from typing import Any, Self
 from rewardpool._rewards.mixture import Bounds, Scaling, clipped
 from rewardpool._rewards.score_noise import float_step
 
+# Called with what this rank has, returns what each rank has; all ranks call it at the same point of their work.
 Together = Callable[[Any], Sequence[Any]]
-"""Called with what this rank has, returns what each rank has; all ranks call it at the same point of their work."""
 
 
+# Versions whose moments are kept. A group is trained on at most `max_staleness` updates after it was begun, so at most
+# 1000.
 KEPT_VERSIONS = 1024
-"""Versions whose moments are kept. A group is trained on at most `max_staleness` updates after it was begun, so at most
-1000."""
 
 
 def alone(own: Any) -> Sequence[Any]:

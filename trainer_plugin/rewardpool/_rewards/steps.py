@@ -7,10 +7,10 @@ between separators, and each is given the token at its end. Only the template ma
 
 from dataclasses import dataclass
 
+# Where a config does not say: what the authors of Qwen2.5-Math-PRM split solutions by.
 SEPARATOR = "\n\n"
-"""Between steps, where a config does not say: what the authors of Qwen2.5-Math-PRM split solutions by."""
+# Stands for a step token: the last code point that Unicode leaves to private use.
 MARK = chr(0x10FFFD)
-"""Stands for a step token: the last code point that Unicode leaves to private use."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
+# Done together: the first ones go on their way while later ones are done.
 MOST_AT_ONCE = 64
-"""Done together: the first ones go on their way while later ones are done."""
 
 
 class Together(Generic[A, B]):
@@ -32,8 +32,8 @@ class Together(Generic[A, B]):
         self._work = work
         self._what = what
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=what)
+        # Arguments that wait while the thread works.
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Asked[A, B]]] = {}
-        """Arguments that wait while the thread works, by their event loops."""
 
     async def result(self, what: A) -> B:
         """Return the results of a batch.

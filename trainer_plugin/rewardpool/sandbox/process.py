@@ -24,18 +24,17 @@ from rewardpool.sandbox.verdict import Outcome
 from rewardpool_runtime.frames import HEAD, packed
 from rewardpool_runtime.process_stat import ASLEEP, ENDED, Stat, cpu_clock, parsed
 
+# Between two checks of what a process uses; random, so that no code can be asleep in between alone.
 SAMPLE_SECONDS: Final = (0.01, 0.03)
-"""Seconds between two checks of what a process uses; random, so that no code can be asleep in between alone."""
+# Beyond 20 times its processor seconds; a process that did not get them by then is starved.
 STARVED_SECONDS: Final = 60.0
-"""Beyond 20 times its processor seconds; a process that did not get them by then is starved."""
+# Of all that a program returns.
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-"""Bytes of all that a program returns."""
+# For a process that closed its socket to begin to end. The kernel says so of one that ends before it closes its files;
+# in a longer time one that goes on could use up its processor seconds, and how it ended would depend on the machine.
 END_SECONDS: Final = 0.1
-"""Seconds for a process that closed its socket to begin to end. The kernel says so of one that ends before it closes
-its files; in a longer time one that goes on could use up its processor seconds, and how it ended would depend on the
-machine."""
+# A process that the kernel is ending: PF_EXITING of linux/sched.h.
 _EXITING: Final = 0x4
-"""Flag of a process that the kernel is ending, PF_EXITING of linux/sched.h."""
 
 
 @dataclass(frozen=True, kw_only=True)

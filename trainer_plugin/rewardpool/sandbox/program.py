@@ -23,12 +23,12 @@ from typing import Any, Final
 from rewardpool_runtime.frames import packed, receive, send, write
 from rewardpool_runtime.guard.policy_code import Limits, restrict
 
+# Of the code in its tracebacks.
 FILE: Final = "<response>"
-"""Name of the code in its tracebacks."""
+# Characters of a message.
 MAX_TEXT: Final = 2_000
-"""Characters of a message."""
+# The last frames of a traceback that are kept.
 MAX_FRAMES: Final = 20
-"""The last frames of a traceback that are kept."""
 
 
 def serve(talk: int, *, parent: int) -> None:

@@ -20,8 +20,8 @@ from rewardpool.errors import SandboxUnavailableError
 from rewardpool.sandbox.runner import run
 from rewardpool_runtime.guard.policy_code import missing
 
+# Every byte may be six in JSON, and a client reads answers of up to 4 MiB.
 OUTPUT_KIB: Final = 512
-"""Every byte may be six in JSON, and a client reads answers of up to 4 MiB."""
 
 if (_lacks := missing()) is not None:  # found when a worker loads this, and not by each program
     raise SandboxUnavailableError(f"this machine lacks {_lacks}")

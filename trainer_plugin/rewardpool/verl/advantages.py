@@ -16,8 +16,8 @@ import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
 NAME = "rewardpool_process_grpo"
+# Stands for a step's reward of 0 in the tensor of rewards, where 0 means that no step ends in a token.
 LEAST_REWARD = 1e-30
-"""Stands for a step's reward of 0 in the tensor of rewards, where 0 means that no step ends in a token."""
 
 
 @register_adv_est(NAME)  # type: ignore[untyped-decorator]  # verl is not where types are checked

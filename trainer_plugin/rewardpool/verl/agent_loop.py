@@ -36,10 +36,10 @@ _groups = WholeGroups()
 class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not where types are checked
     """A trajectory whose steps have rewards, for verl's v1 trainers."""
 
+    # Never a number. Where verl takes one for a trajectory, its check of types fails with these words.
     reward_score: Any = None
-    """No number. Where verl takes one for a trajectory, its check of types fails with these words."""
+    # The token of the response in which each step ends, from 0, and the step's reward.
     step_rewards: tuple[tuple[int, float], ...] = ()
-    """The token of the response in which each step ends, from 0, and the step's reward."""
 
     @classmethod
     def from_output(cls, output: Any, steps: tuple[tuple[int, float], ...]) -> "StepRewardedOutput":

@@ -33,8 +33,8 @@ class FunctionPool:
     address: str
     tokenizer: Any
     """The model's; None where it is not known which model is served, or that is a function."""
+    # To be called for every sample, which may be any number of requests.
     bursts: Bursts
-    """To be called for every sample, which may be any number of requests."""
 
 
 async def shared_function_pool(spec: Mapping[str, Any], *, path: str, workers: int) -> FunctionPool:

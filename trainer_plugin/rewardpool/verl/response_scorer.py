@@ -17,8 +17,8 @@ from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, beside_prompt, episode, medium
 from rewardpool.verl.whole_groups import Member
 
+# A response's, and its prompt's.
 _Tokens = tuple[list[int], Sequence[int] | None]
-"""A response's, and its prompt's."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class VerlScore:
     """Result of one response for verl."""
 
     score: float
+    # verl's `reward_extra_info`, with the same names for every sample.
     extra_info: dict[str, Any]
-    """verl's `reward_extra_info`, with the same names for every sample."""
     steps: tuple[tuple[int, float], ...] | None = None
     """With supervision process: the token of the response in which each step ends, from 0, and the step's reward."""
 

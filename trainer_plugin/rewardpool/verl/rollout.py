@@ -8,10 +8,10 @@ from rewardpool._policy.response_end import TAIL_TOKENS
 from rewardpool._rewards.episode import Episode, Message, medium_of, read_extra_info
 from rewardpool.errors import ConfigError
 
+# verl's number of turns where the policy was asked, and has answered once.
 SINGLE_TURN = 2
-"""verl's number of turns where the policy was asked, and has answered once."""
+# Name in `tool_extra_fields`: verl's agent loop puts the whole prompt there as well.
 _KNOWN_ELSEWHERE = "raw_prompt"
-"""Name in `tool_extra_fields`: verl's agent loop puts the whole prompt there as well."""
 
 
 def response_ids(tensors: Mapping[str, Any], others: Mapping[str, Any]) -> list[int]:

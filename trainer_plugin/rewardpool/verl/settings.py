@@ -24,16 +24,16 @@ from rewardpool_api.contract import FAULTS
 
 POOL_PATH = "reward.pool"
 MAPPING_PATH = "reward.rewardpool"
+# The name by which verl knows the agent loop that scores.
 AGENT_LOOP = "rewardpool"
-"""The name by which verl knows the agent loop that scores."""
 _AGENT_PATH = "actor_rollout_ref.rollout.agent"
+# Make one number of all rewards of a response, or subtract one from it.
 _OUTCOME_ESTIMATORS = frozenset(
     {"grpo", "grpo_vectorized", "grpo_passk", "gdpo", "rloo", "rloo_vectorized", "opo", "gpg", "remax"}
     | {"reinforce_plus_plus_baseline"}
 )
-"""Advantage estimators of verl's that make one number of all rewards of a response, or take a number off it."""
+# Names of `reward_extra_info` that a function's result may not have.
 OWN_NAMES = frozenset({"score", "unscored", "fault", "failure", "said"})
-"""Names of `reward_extra_info` that a function's result may not have."""
 _SCORERS = frozenset({"pool", "url", "function", "length_penalty", "rewards"})
 
 
@@ -43,25 +43,25 @@ class Settings:
 
     spec: Mapping[str, Any]
     samples: int | None = None
-    """Samples of one rollout over all reward workers; None where the config does not say."""
+    """Of one rollout over all reward workers; None where the config does not say."""
+    # Responses to one prompt.
     group: int | None = None
-    """Number of responses to one prompt."""
+    # The config names a reward function of the user's own, which needs the pool's address.
     calls_function: bool = False
-    """True if the config names a reward function of the user's own, which needs the pool's address."""
+    # Agent loops score their responses themselves, rather than reward workers.
     inline: bool = False
-    """True if agent loops score their responses themselves, rather than reward workers."""
+    # The agent loop of verl's, or of the user's, that writes then.
     agent_loop: str = "single_turn_agent"
-    """The agent loop of verl's, or of the user's, that writes then."""
+    # Among which verl divides the samples that are to be scored: agent loop workers or reward workers.
     workers: int = 1
-    """Processes among which verl divides the samples that are to be scored: agent loop workers or reward workers."""
+    # Get each trajectory that no agent loop has scored.
     reward_workers: int = 1
-    """verl's reward workers, to any of which it gives each trajectory that no agent loop has scored."""
+    # Each step of a response has its own reward.
     rewards_steps: bool = False
-    """True if each step of a response has its own reward."""
+    # From this length on a response was cut off, if it does not end by itself.
     max_response_tokens: int | None = None
-    """From this length on a response was cut off, if it does not end by itself."""
+    # Keys of functions' results that verl gets under names of their own.
     info: tuple[str, ...] = ()
-    """Keys of functions' results that verl gets under names of their own."""
 
     @property
     def announced(self) -> dict[str, Any]:

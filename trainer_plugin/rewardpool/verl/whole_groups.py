@@ -25,8 +25,8 @@ class _Waiting:
 class _Group:
     """Trajectories of one prompt, on one event loop."""
 
+    # Begun, and neither ended nor waiting.
     under_way: int = 0
-    """Members that have begun, and neither ended nor wait."""
     waiting: list[_Waiting] = field(default_factory=list)
     reward: OpenReward | None = None
 
@@ -38,8 +38,8 @@ class Member:
         self._groups = groups
         self._key = key
         self.is_under_way = True
+        # For the others of its group.
         self.waited_seconds = 0.0
-        """Seconds that it waited for the others of its group."""
 
     async def settled(self, reward: OpenReward, episode: Episode, rating: Rating) -> Rating:
         """Return the rating that the trajectory has when all of its group are scored, by `OpenReward.settled`.

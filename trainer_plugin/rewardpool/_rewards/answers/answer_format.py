@@ -23,12 +23,12 @@ from rewardpool._rewards.answers.scale import Scale, Unreadable
 T = TypeVar("T")
 Output = Literal["json", "choice", "probabilities", "text"]
 
+# Stands for the answer in a form.
 ANSWER_FIELD = "{answer}"
-"""Stands for the answer in a form."""
+# Tokens whose probabilities an engine returns: the most that vLLM gives without a flag.
 ALTERNATIVES = 20
-"""Tokens whose probabilities an engine returns, at most: the most that vLLM gives without a flag."""
+# Of the probability that must fall on answers: with less, the judge was about to write something else.
 LEAST_SHARE = 0.5
-"""Share of the probability that must fall on answers: with less, the judge was about to write something else."""
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(?P<inside>.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 # Bounded, or a judge that goes on with blanks would be read in quadratic time.
@@ -37,8 +37,8 @@ _LINE_START = rf"^[ \t#]{{0,16}}{_MARKUP}"
 _LINE_END = rf"[ \t]{{0,16}}{_MARKUP}[ \t]{{0,256}}\.?[ \t]{{0,16}}$"
 _AFTER_THE_VERDICT = re.compile(r"(?:[\s*_`.$]|\\[\])])*")
 _DECODER = json.JSONDecoder()
+# Characters of a verdict in JSON, such as the scores of a group; no scale has a longer one.
 LONGEST_VERDICT = 4_096
-"""Characters of a verdict in JSON, such as the scores of a group; no scale has a longer one."""
 _CUT_OFF = "it is cut off before its answer is complete; raise max_tokens"
 
 

@@ -21,6 +21,7 @@ class Tags(NamedTuple):
     closing: str
 
 
+# Of models whose chat templates are known.
 KNOWN = (
     Tags("<think>", "</think>"),  # Qwen, DeepSeek, GLM, Kimi, MiniMax, Nemotron, OLMo, Step
     Tags("[THINK]", "[/THINK]"),  # Magistral, Ministral
@@ -33,7 +34,6 @@ KNOWN = (
     Tags("<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>"),
     Tags("<|channel|>final<|message|>", ""),  # gpt-oss without thoughts
 )
-"""Tags of models whose chat templates are known."""
 
 _LOOKS_LIKE_TAG = re.compile(
     r"\s*(?:<{some}{names}{some}>|\[{some}{names}{some}\](?!\())".format(
@@ -42,8 +42,8 @@ _LOOKS_LIKE_TAG = re.compile(
     ),
     re.IGNORECASE,
 )
+# gpt-oss, decoded without its special tokens.
 _CHANNELS_WITHOUT_TOKENS = re.compile(r"\s*analysis.*assistantfinal", re.DOTALL)
-"""gpt-oss, decoded without its special tokens."""
 
 
 class Reasoned(NamedTuple):

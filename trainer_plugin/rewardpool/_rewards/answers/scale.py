@@ -15,8 +15,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 _NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _SHARE = re.compile(rf"(?P<value>{_NUMBER})(?:\s*/\s*(?P<of>{_NUMBER}))?")
+# May surround an answer. No full stop: `.5` begins with one.
 _WRAPPING = "\"'`*_ \t\r\n"
-"""May surround an answer: quotes, markdown, blanks. No full stop: `.5` begins with one."""
 
 
 class Unreadable(Exception):  # noqa: N818 - asked for again, so not yet an error

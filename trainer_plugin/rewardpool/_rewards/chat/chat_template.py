@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 SystemPolicy = Literal["keep", "merge", "drop"]
 STRIP = "strip_reasoning: true"
 _TAGS = re.compile("|".join(re.escape(tag.strip()) for pair in KNOWN for tag in pair if tag))
+# A conversation's messages, and the number of its last one's steps.
 _Asked = tuple[Sequence[Mapping[str, Any]], int | None]
-"""A conversation's messages, and how many steps its last one has."""
 
 
 def load_tokenizer(source: str, *, revision: str | None, field: str) -> Any:
@@ -213,8 +213,8 @@ class ChatTokenizer:
 @dataclass(frozen=True)
 class _StepToken:
     id: int
+    # The tokenizer turns it into the token.
     text: str
-    """Text that the tokenizer turns into the token."""
 
 
 def _step_token(tokenizer: Any, token: str, *, field: str) -> _StepToken:

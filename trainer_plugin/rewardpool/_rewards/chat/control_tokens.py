@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+# The first code point that stands for hidden words: a plane that Unicode leaves to private use.
 FIRST_HIDING = 0xF0000
-"""The first code point that stands for hidden words: a plane that Unicode leaves to private use."""
 
 
 class ControlTokens:

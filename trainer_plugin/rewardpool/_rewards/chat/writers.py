@@ -21,8 +21,8 @@ from rewardpool.errors import ConfigError, ModelChangedError, WrongTokenizerErro
 
 log = logging.getLogger(__name__)
 
+# For the pool's object to name a model that answers, and for its files to be those that the workers have.
 RELOAD_SECONDS = 60.0
-"""Seconds for the pool's object to name a model that answers, and for its files to be those that the workers have."""
 LOOK_AGAIN_SECONDS = 1.0
 
 
@@ -41,9 +41,9 @@ class Writer:
     tokenizer: str | None
     """Digest of those models' tokenizer; None until a worker has said it."""
     separator: str | None = None
-    """Stands between the steps of a response, where the model scores steps; else None."""
+    """Stands between the steps of a response; None where the model scores no steps."""
+    # Asked beside the first score, where the tokenizer was given by the user.
     check: Check | None = None
-    """Asked beside the first score, where the tokenizer was given by the user."""
 
 
 class Writers:
@@ -63,15 +63,15 @@ class Writers:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        # For the model that answered last.
         self.current = first
-        """Writer for the model that answered last."""
         self._pool = pool
         self._load = load
         self._clock = clock
         self._lock = asyncio.Lock()
         self._known = {first.tokenizer: first} if first.tokenizer else {}
+        # Reasons for a missing writer, by the tokenizer's digest.
         self._problems: dict[str, str] = {}
-        """Reasons for a missing writer, by the tokenizer's digest."""
 
     def answered(self, writer: Writer, tokenizer: str | None) -> None:
         """Learn from the first score whose tokenizer the writer's is, where that was not known.

@@ -17,10 +17,10 @@ from rewardpool._rewards.reward_function import PartScore, RewardFunction, gathe
 from rewardpool.errors import SampleError, SampleTooLongError, ScoreError
 
 T = TypeVar("T")
+# Least temperature of an answer that is requested again: at 0 every seed gives the same.
 RETRY_TEMPERATURE = 0.7
-"""Least temperature of an answer that is requested again: at 0 every seed gives the same."""
+# Characters of a judge's answer that are kept, its end, and quoted in messages far fewer.
 MAX_WORDS = 2_000
-"""Characters of a judge's answer that are kept, its end, and quoted in messages far fewer."""
 EXCERPT = 160
 
 
@@ -30,10 +30,10 @@ class Verdict(Generic[T]):
 
     value: T
     words: str
+    # Generations that it cost, those before it included that could not be read.
     requests: int
-    """Generations that it cost, those before it included that could not be read."""
     meta: float | SampleError | None = None
-    """Score of the meta reward model, or why it has none; None without such a model."""
+    """Of the meta reward model, or why it has none; None without such a model."""
 
 
 class Judge:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+# Types of a message's blocks that are pictures.
 PICTURE_TYPES = ("image", "image_url")
-"""Types of a message's blocks that are pictures."""
+# Of the data: URLs in one question, together: a worker takes 16 MiB.
 MAX_PICTURE_BYTES = 14 * 1024 * 1024
-"""Bytes of the data: URLs in one question, together: a worker takes 16 MiB."""
 _DATA_URL = re.compile(r"data:image/[a-z0-9.+-]+;base64,[A-Za-z0-9+/]+=*", re.IGNORECASE)
 _SIGNATURES = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "png"),

@@ -12,11 +12,11 @@ import orjson
 
 SUFFIX: Final = ".parquet"
 UNFINISHED: Final = ".part"
+# After which an unfinished file that nobody writes is taken for that of a process that was killed.
 ABANDONED_SECONDS: Final = 3600.0
-"""After which an unfinished file that nobody writes is taken for that of a process that was killed."""
 BATCH_ROWS: Final = 4096
+# Fields of several types: columns of JSON texts.
 _JSON: Final = ("group", "prompt", "turns", "ground_truth", "extra_info")
-"""Fields of several types: columns of JSON texts."""
 _TEXTS: Final = ("id", "prompt_hash", "response_hash", "part", "pool", "commit", "judge", "fault", "kind", "problem")
 _MORE_TEXTS: Final = ("response", "data_source")
 _LISTS: Final = ("revisions", "workers")

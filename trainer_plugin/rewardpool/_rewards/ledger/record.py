@@ -15,8 +15,8 @@ from rewardpool.errors import SampleError
 from rewardpool_runtime.json_values import NotJsonError, json_value
 
 HASH_BYTES: Final = 16
+# Characters that are kept of a failure's message.
 MOST_PROBLEM: Final = 500
-"""Characters that are kept of a failure's message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,6 @@ class Entry(NamedTuple):
     seconds: float
     """Seconds from the part's turn to its score, queueing and retries included."""
     revisions: Sequence[str]
-    """Revisions of the pool's workers that answered."""
     workers: Sequence[str]
 
 

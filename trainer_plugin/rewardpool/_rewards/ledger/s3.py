@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 TARGET: Final = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)*/?$"
+# For a file of any size.
 LEAST_SECONDS: Final = 60.0
-"""Seconds for a file of any size."""
+# The slowest store that keeps a ledger.
 MIB_A_SECOND: Final = 1.0
-"""The slowest store that keeps a ledger."""
 
 
 def seconds_for(mib: float) -> float:

@@ -28,17 +28,17 @@ from rewardpool.errors import SampleError
 
 log = logging.getLogger(__name__)
 
+# Between two writes: what a killed process loses of its ledger.
 WRITE_SECONDS: Final = 0.2
-"""Between two writes: what a killed process loses of its ledger."""
+# Of the lines that wait to be written; further ones are left out.
 MOST_WAITING_BYTES: Final = 256 << 20
-"""Bytes of the lines that wait to be written; further ones are left out."""
+# For what waits to be written at the end.
 CLOSE_SECONDS: Final = 5.0
-"""Seconds for what waits to be written at the end."""
+# The same where files become Parquet, which takes longer than to write their lines.
 REWRITE_SECONDS: Final = 60.0
-"""Seconds for the same where files become Parquet, which takes longer than to write their lines."""
+# For what waits to be written when a file is scored, of which the report is the last word. An upload of a full file has
+# its own besides.
 FLUSH_SECONDS: Final = 30.0
-"""Seconds for what waits to be written when a file is scored, of which the report is the last word. An upload of a full
-file has its own besides."""
 
 
 @dataclass(frozen=True, kw_only=True)
