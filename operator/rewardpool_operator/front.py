@@ -35,11 +35,9 @@ log = logging.getLogger(__name__)
 
 LOOPBACK_ADDRESSES: Final = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 HTTP_SHUTDOWN_SECONDS: Final = 2.0
-"""For requests that are being answered at the end."""
+# The path alone by which the front is restarted: it answers whatever the operator does.
 ALIVE: Final = "/livez"
-"""Path that says that the front answers, whatever the operator does: it alone is started again where it does not."""
 FORMATS: Final = {METRICS_PATH: "", OPENMETRICS_PATH: "application/openmetrics-text; version=1.0.0"}
-"""The formats of metrics, as an `Accept` header says it."""
 
 
 @dataclass(frozen=True, kw_only=True)

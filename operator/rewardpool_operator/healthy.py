@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 SECONDS: Final = 3.0
-"""For the operator to say something."""
 
 
 def problem(path: str) -> str | None:

@@ -16,10 +16,8 @@ from rewardpool_runtime.untrusted import NONSENSE, printable
 log = logging.getLogger(__name__)
 
 MAX_LOGGED: Final = 4096
-"""Odd things that are remembered as logged."""
 
 Kind = Literal["pods", "deployments", "leases", "statuses", "routers", "objects"]
-"""Kinds of objects, as the metric names them."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -102,9 +100,7 @@ _TIMES: Final = frozenset(
         "nextBurst",
     }
 )
-"""Fields of the status that are RFC 3339 times."""
-_EXPECTED: Final = "nextBurst"
-"""The one of these that may be to come."""
+_EXPECTED: Final = "nextBurst"  # may lie in the future
 
 
 def _is_sane(status: dict[str, Any]) -> bool:

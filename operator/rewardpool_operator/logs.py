@@ -17,8 +17,8 @@ from rewardpool_api.times import rfc3339
 
 LogFormat = Literal["text", "json"]
 
+# Characters. Container runtimes cut lines at 16 KiB, and half a JSON object cannot be read.
 MAX_TEXT: Final = 6000
-"""Characters of a message or a traceback. Container runtimes cut lines at 16 KiB, and half a JSON object is none."""
 
 _pool: ContextVar[str | None] = ContextVar("pool", default=None)
 

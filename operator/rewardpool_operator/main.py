@@ -48,12 +48,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_BACKOFF_SECONDS: Final = 15.0
-"""Between two attempts of kopf to read the list of APIs."""
+# By its defaults Python's garbage collector goes through all that watches keep for good again and again, for a few
+# hundred new objects each time; next to nothing here makes cycles.
 GC_THRESHOLDS: Final = (20_000, 20, 20)
-"""Thresholds of Python's garbage collector. By its defaults it goes through all that watches keep for good again and
-again, for a few hundred new objects each time; next to nothing here makes cycles."""
 RUNNING: Final = "the operator runs"
-"""First line of the log once the cluster answered."""
 
 
 def wiring(running: "asyncio.Task[None]") -> kopf.OperatorRegistry:
@@ -124,17 +122,14 @@ class Settings:
     namespaces: Sequence[str] = ()
     """Namespaces to serve; none of them means all."""
     ports: Ports = field(default_factory=Ports)
-    """Address at which this process serves what the front serves in the chart."""
     front_socket: Path | None = None
     """Unix socket for the front; None makes none."""
     front_page: bool = False
-    """True if the front gets the pools, for its page."""
     probe_socket: Path | None = None
     """Unix socket for the kubelet's probe; None makes none."""
     lease: tuple[str, str] | None = None
     """Namespace and name of the Lease that operators agree by; None for the only operator there is."""
     concurrent_upgrades: int = 1
-    """Pools whose routers may be replaced at a time because the operator was upgraded; at least 1."""
     log_format: LogFormat = "text"
     verbose: bool = False
 

@@ -29,13 +29,11 @@ Change = Literal["join", "leave"]
 Reason = Literal["refused", "unreachable", "defect"]
 
 PASS_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Buckets of the time a pass takes and waits."""
 
 _ROLLOUT_ENDS: Final[Mapping[str, str]] = {
     EventReason.ROLLOUT_COMPLETED: "completed",
     EventReason.ROLLED_BACK: "rolled_back",
 }
-"""Reason of the event -> outcome, as the metric's label says it."""
 _CHANGES: Final = ("join", "leave")
 _DIRECTIONS: Final = ("up", "down")
 

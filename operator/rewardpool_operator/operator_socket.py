@@ -20,14 +20,10 @@ HEALTH_PATH: Final = "/healthz"
 METRICS_PATH: Final = "/metrics"
 OPENMETRICS_PATH: Final = "/openmetrics"
 POOLS_PATH: Final = "/pools"
-MAX_LINE: Final = 64
-"""Bytes of what is asked for, and of an answer's length."""
-MAX_ANSWER: Final = 128 << 20
-"""Bytes; a thousand pools, or their metrics, have some MiB."""
+MAX_LINE: Final = 64  # bytes of a question, and of an answer's length
+MAX_ANSWER: Final = 128 << 20  # bytes; a thousand pools, or their metrics, have some MiB
 SECONDS: Final = 10.0
-"""For one question and its answer."""
 ACCEPT_PAUSE_SECONDS: Final = 1.0
-"""After a connection that could not be taken."""
 
 Answers = Mapping[str, Callable[[], Awaitable[bytes]]]
 Ask = Callable[[str], Awaitable[bytes]]

@@ -192,7 +192,6 @@ class PoolCollector(Collector):
 
     def __init__(self) -> None:
         self.pools: dict[tuple[str, str], Mapping[str, Samples]] = {}
-        """Namespace and name -> samples."""
         self.failing: dict[tuple[str, str], Sequence[tuple[str, str, float]]] = {}
         """Namespace and name -> steps that fail, why, and the Unix time since when."""
 

@@ -35,27 +35,20 @@ from rewardpool_runtime.untrusted import count_of, printable, without_secrets
 
 log = logging.getLogger(__name__)
 
-SCORE_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
-"""Seconds. The first score of an engine may compile something."""
+SCORE_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)  # an engine's first score may compile something
 QUICK_TIMEOUT = aiohttp.ClientTimeout(total=5, sock_connect=2)
-"""Seconds, for what a worker answers from memory."""
 
+# A worker itself gives each of its calls up after 300 s.
 TURN_TIMEOUT = aiohttp.ClientTimeout(total=600, sock_connect=2)
-"""Seconds, for an engine to sleep or wake: the worker itself gives each of its calls up after 300 s."""
 
-MAX_ANSWER_BYTES = 1 << 20
-"""A score takes a hundred bytes, a list of models some kilobytes."""
+MAX_ANSWER_BYTES = 1 << 20  # a score takes a hundred bytes, a list of models some kilobytes
 
-MAX_REASON = 500
-"""Characters of why there was no score."""
-MAX_WORDS = 4096
-"""Characters of what a worker says that are looked at for that."""
+MAX_REASON = 500  # characters
+MAX_WORDS = 4096  # characters that are searched for a reason
 
 MAX_MISSING = 16
-"""Things that a sandbox lacks."""
 
-MAX_DIGEST = 64
-"""Characters of a tokenizer's digest."""
+MAX_DIGEST = 64  # characters
 
 PROBE_TEXT = "Is this pool ready?"
 
@@ -65,11 +58,9 @@ class ProbeResult:
     """Answer of a worker."""
 
     ok: bool
-    """A real score came back."""
     max_model_len: int | None = None
     """Longest sample in tokens; None when it does not say."""
     tokenizer: str | None = None
-    """Digest of its model's tokenizer; None when it does not say."""
     probe_score: float | None = None
     """Its score of the probe text, finite; None when it does not say."""
     unsandboxed: tuple[str, ...] | None = None
@@ -77,7 +68,6 @@ class ProbeResult:
     certificate: CertificateStatus | None = None
     """True if its numbers depended on how they were asked for; None when it does not say."""
     error: str | None = None
-    """Reason why there was no score, in the worker's words."""
     failure: Failure | None = None
     """Reason why this process never gives one; None where another question may bring one."""
     reached: bool = True
@@ -199,11 +189,9 @@ class Turned:
 
     ok: bool
     busy: bool = False
-    """It works on something, and is awake."""
     weights_lost: bool = False
     """It woke and scores differently than before: nothing but a new start repairs that."""
     error: str = ""
-    """Reason why not, in the worker's words."""
 
 
 async def turn(session: aiohttp.ClientSession, worker_url: str, *, awake: bool, key: str | None) -> Turned:

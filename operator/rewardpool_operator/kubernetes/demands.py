@@ -33,15 +33,10 @@ from rewardpool_runtime.untrusted import printable
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 5.0
-"""Seconds between two reads of Leases of pools that are not there."""
 PATIENCE: Final = timedelta(seconds=10)
-"""Time for a pool that is made together with its training job."""
 ASK_SECONDS: Final = 1.0
-"""Seconds for the API server to say whether a demand was renewed; meanwhile it counts."""
-AT_A_TIME: Final = 10
-"""Leases that are reported, and removed, in one look: somebody may make thousands."""
+AT_A_TIME: Final = 10  # somebody may make thousands of Leases
 REFUSED_PAUSE: Final = timedelta(minutes=1)
-"""After the API server refused to remove one."""
 
 
 def is_removable(lease: Object) -> bool:
@@ -108,7 +103,6 @@ class Demands:
         self._renewals = Renewals()
         self._announcements: tuple[Announcement, ...] = ()
         self._live: set[str] = set()
-        """Names of those that counted at the last look."""
         self._left_out = 0
         self._refused_at: datetime | None = None
         self.refused: str | None = None

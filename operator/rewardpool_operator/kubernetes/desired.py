@@ -26,7 +26,6 @@ class Rendered:
     shared: tuple[Object, ...]
     """Every manifest but the worker Deployments, stamped; Secrets first."""
     files: tuple[Object, ...] = ()
-    """The mounted files that its pods need, which it does not own: they are of the namespace."""
     revision: Revision
     offer: str | None = None
     """Differences of workers that this operator renders, in words; None where there are none."""
@@ -42,7 +41,6 @@ class Settled:
     worker_sets: tuple[WorkerSet, ...]
     serving: bool
     protected: tuple[int, ...]
-    """Workers and routers, as in the plan."""
     owned: tuple[Object, ...]
 
     def holds(self, other: "Settled | None") -> bool:

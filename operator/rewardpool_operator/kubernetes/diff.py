@@ -15,7 +15,6 @@ from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.merge import MERGE_KEYS
 
 ANNOTATION_MANIFEST: Final = f"{names.GROUP}/manifest"
-"""Hash of the manifest as it was applied."""
 
 
 def short_hash(value: Any) -> str:

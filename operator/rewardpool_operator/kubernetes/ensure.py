@@ -29,8 +29,7 @@ Known = dict[tuple[str, str], tuple[str, str]]
 """Kind and name -> hash of the manifest that the object was found or made to be, and its version then."""
 
 
-MAX_OWNER: Final = 200
-"""Characters of what controls somebody else's object."""
+MAX_OWNER: Final = 200  # characters
 
 
 class NotOursError(RuntimeError):
@@ -50,7 +49,6 @@ class Ensure:
         self._known = known
         self._is_new = pool.status.observed_generation == NEVER_OBSERVED and not known
         self._is_there = False
-        """True if the API server has the pool."""
 
     async def apply(self, manifest: Object) -> bool:
         """Make or apply the stamped manifest, unless the live object is what it says; whether anything was written.

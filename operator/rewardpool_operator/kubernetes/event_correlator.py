@@ -14,14 +14,10 @@ from rewardpool_control.plan import Event
 from rewardpool_operator.metrics import Change
 
 SERIES_SECONDS: Final = 600.0
-"""Time after which a repetition is a new event."""
 COUNT_SECONDS: Final = 60.0
-"""A series' count is written no more often than this."""
 ROOM: Final = 50
-"""New events that one pool may have at once."""
 REFILL_SECONDS: Final = 20.0
 REPAIRS_SECONDS: Final = 60.0
-"""Repairs of routers' lists are recorded at once, and then summed up for this long."""
 
 
 @dataclass

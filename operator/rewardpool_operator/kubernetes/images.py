@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Final
 
+# The Helm chart sets it to the image that the operator runs from.
 ENV_IMAGE: Final = "REWARDPOOL_IMAGE"
-"""Image with this distribution and sglang-router; the Helm chart sets it to the image the operator runs from."""
 
 
 def own_image(environ: Mapping[str, str] = os.environ) -> str:

@@ -40,15 +40,12 @@ T = TypeVar("T")
 DURATION_SECONDS: Final = 10
 """Nobody takes a Lease that was renewed within this time. A dead operator is replaced this long after it died, plus up
 to two renewal periods."""
-MARGIN_SECONDS: Final = 2.0
-"""Before that time is over, the holder has stopped."""
+MARGIN_SECONDS: Final = 2.0  # the holder stops this long before `DURATION_SECONDS` are over
 RENEW_SECONDS: Final = 2.0
-"""Seconds from one renewal to the next, and from one attempt of an operator that waits to the next."""
 CONFLICT: Final = 409
 RETRY_SECONDS: Final = 0.5
-"""Between an attempt of the holder that failed and the next one."""
+# A call can hang before the holder's time runs out; the next one has the rest of that time.
 CALL_SECONDS: Final = 3.0
-"""Deadline of one call. One can hang before the holder's time runs out, and the next one has the rest of it."""
 
 
 class Acting(enum.Enum):
@@ -61,7 +58,6 @@ class Acting(enum.Enum):
     Another operator may lead by now: what this one knows of a router that has workers is older than what is there.
     """
     NONE = "none"
-    """Another operator may lead: it may do nothing."""
 
 
 class Leadership:
@@ -85,7 +81,6 @@ class Leadership:
         self._clock = clock
         self._seen: tuple[str, float] | None = None
         self._newest = -1
-        """The newest version of the Lease that was seen or written."""
         self._acts_from = -math.inf
         """Time from which no holder of an earlier Lease acts; infinite while the answer to making this one is missing.
         """

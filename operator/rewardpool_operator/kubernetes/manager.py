@@ -41,13 +41,10 @@ from rewardpool_operator.metrics import METRICS
 log = logging.getLogger(__name__)
 
 ACTING_SECONDS: Final = 0.2
-"""Between two looks at whether this operator may act."""
+# Silence ends a watch after half of this; one that did nothing for so long, not even in vain, is dead.
 DEAD_SECONDS: Final = 180.0
-"""A watch that did nothing for this long, not even in vain, is dead; silence ends it after half of that."""
 MOST_NAMED: Final = 50
-"""Pools that /healthz names when something of them fails."""
 CONCURRENT_POLLS: Final = 8
-"""Background polls at a time, of all pools together."""
 
 
 class Manager:

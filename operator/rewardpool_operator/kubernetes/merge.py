@@ -33,7 +33,6 @@ _ALTERNATIVES: Final = {
 
 _DIRECTIVE: Final = "$patch"
 REMOVED: Final = {_DIRECTIVE: "delete"}
-"""Marks a field's value, or an item of a list by its key, as removed."""
 
 
 def merged(base: Any, overrides: Any, *, field: str = "") -> Any:

@@ -29,10 +29,8 @@ from rewardpool_operator.metrics import METRICS
 
 log = logging.getLogger(__name__)
 
-KEEP_SECONDS: Final = 120.0
-"""Seconds for which unused ones are kept: longer than a pass takes to deploy pods that mount them."""
+KEEP_SECONDS: Final = 120.0  # longer than a pass takes to deploy pods that mount them
 LOOK_SECONDS: Final = 10.0
-"""Between two looks for some that are of no use."""
 
 FilesRef = tuple[str, str]
 """Namespace and name of a ConfigMap of files."""
@@ -62,7 +60,6 @@ class MountedFiles:
         self._clock = clock
         self._used_at: dict[FilesRef, float] = {}
         self._locks: defaultdict[FilesRef, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """While one is made or deleted everybody else waits for what comes of it."""
         self._seen: set[FilesRef] = set()
 
     async def ensure(self, manifest: Object) -> None:

@@ -29,7 +29,6 @@ from rewardpool_runtime.untrusted import printable
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
-"""Between two looks at what is wrong where."""
 LISTING: Final = "its objects are being listed"
 ALL: Final = "all namespaces"
 

@@ -16,7 +16,6 @@ from rewardpool_operator.kubernetes.merge import REMOVED
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MOST: Final = 16
-"""Nulls of one part that are tried."""
 
 Path = tuple[str | int, ...]
 

@@ -19,7 +19,6 @@ class OperatorIdentity:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the operator's pods; none of them stands for every pod of the namespace."""
     ipv6: bool = False
-    """True if the cluster's first addresses are IPv6, and so its pods'."""
     monitoring: tuple[str, ...] = ()
     """Namespaces whose pods may read metrics; none of them stands for every pod of the cluster."""
 

@@ -43,7 +43,6 @@ _STARTING_REASONS: Final = {"ContainerCreating", "PodInitializing"}
 
 
 MAKERS: Final = ("ReplicaSet", "Sandbox")
-"""Kinds of owners by which pods are made for us."""
 
 
 def is_managed(pod: Object) -> bool:

@@ -94,7 +94,6 @@ class PoolReconciler:
         self._parsed: StoredPool | None = None
         self._render = partial(rendered, image=shared.image, identity=shared.identity, defaults=shared.defaults)
         self._rendered: tuple[object, Rendered] | None = None
-        """The last rendered manifests, and their input."""
         self._busy_at = monotonic()
         self._steps = Steps(is_away=shared.kube.is_away)
         self._credentials = CredentialsReconciler(shared.kube, shared.store, key, self._steps, polling)
@@ -102,9 +101,7 @@ class PoolReconciler:
         self._owned = OwnedObjectsReconciler(shared.kube, shared.store, shared.files, self._steps)
         self._status = StatusReconciler(shared.kube, shared.store, self._steps)
         self._acted = Acting.FULL
-        """Rights of the operator in the last pass."""
         self._decided_with: tuple[Failure, ...] = ()
-        """Failures at the last decision; new ones count for the next one."""
         self._oriented = False
         """True if every router answered, or is known not to answer, since this operator began."""
 

@@ -15,8 +15,7 @@ from rewardpool_runtime.untrusted import printable
 
 log = logging.getLogger(__name__)
 
-MAX_NOTE: Final = 1024
-"""Bytes the API server takes in an event."""
+MAX_NOTE: Final = 1024  # bytes; the API server takes no longer one
 
 
 def log_scaling(old: RewardPoolStatus, status: RewardPoolStatus) -> None:

@@ -19,17 +19,13 @@ from rewardpool_api import RewardPool
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_control.plan import Plan
 
+# How long a router that lost its list is without workers, and how long more load waits for more workers.
 BUSY_SECONDS: Final = 1.0
-"""While there is load, change or trouble: how long a router that lost its list is without workers, and how long more
-load waits for more workers."""
 FIRST_SCORE_SECONDS: Final = 0.1
-"""While a replica answers and the first request at a pool at zero has no score yet: every step is a short one."""
 AFTER_CHANGE_SECONDS: Final = 0.5
-"""Seconds until the next pass after one that wrote something: a step of a plan is often followed by another."""
-SOONER_SECONDS: Final = 1.5
-"""Factor by which the next pass over a pool comes sooner that was busy a moment ago."""
+SOONER_SECONDS: Final = 1.5  # for a pool that was busy a moment ago
+# A pod tells by itself when these end; a pool may have them for days.
 _REPORTED_BY_WATCHES: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
-"""Reasons of Progressing whose end a pod tells by itself; a pool may have them for days."""
 
 
 class Outcome(enum.Enum):
@@ -66,7 +62,6 @@ class Pace:
     shortest: float
     """Seconds from one time to the next while there are few pools."""
     longest: float
-    """The same however many pools there are."""
     per_second: float
     """Times of all of them together, until the longest is reached."""
 
@@ -75,30 +70,25 @@ class Pace:
         return min(self.longest, max(self.shortest, pools / self.per_second))
 
 
+# A quiet pool of a fixed size. A pass would find a list that was changed by hand, and that load has come: watches
+# report all else. With a thousand pools these passes are most of what an operator does.
 FIXED: Final = Pace(3.0, 60.0, 16)
-"""Pace of a quiet pool of a fixed size. A pass would find a list that was changed by hand, and that load
-has come: watches report all else. With a thousand pools these passes are most of what an operator does."""
 SCALING: Final = Pace(1.0, 5.0, 100)
-"""Pace of a pool whose size follows the load."""
+# At size 0: the first request at one of 25 pools is seen within a quarter of a second, at one of a thousand within
+# five.
 AT_ZERO: Final = Pace(0.25, 5.0, 100)
-"""Pace of one at size 0: the first request at one of 25 pools is seen within a quarter of a second, at one of a
-thousand within five."""
+# At size 0 with parked replicas, for which the first request waits only until it is seen.
 PARKED: Final = Pace(0.1, 5.0, 100)
-"""Pace of one that also has parked replicas: the first request waits only until it is seen."""
+# From an event to its pass. The pods of many pools come one by one, and a thousand that start are as many passes as
+# there are events.
 GATHER: Final = Pace(0.05, 1.0, 1000)
-"""Seconds from an event to its pass: what happens together is handled together. The pods of many pools come one by one,
-and a thousand that start are as many passes as there are events."""
+# The same for a pod that was made or placed: it cannot be used yet. Two of three events of a pool that starts are of
+# that kind.
 ON_THE_WAY: Final = Pace(1.0, 5.0, 200)
-"""The same where a pod was made or placed and nothing is wrong with it: it cannot be used yet, so the pass can wait for
-what follows. Two of three events of a pool that starts are of that kind."""
-FIGURES: Final = Pace(5.0, math.inf, 40)
-"""Writes of a status that differs in what changes all the time alone."""
-STEP: Final = Pace(1.0, 10.0, 100)
-"""Seconds from a step to a pool's next state to its write, with all that came since."""
-START: Final = Pace(5.0, 10.0, 100)
-"""The same for a pool that does not serve yet."""
-SECRETS: Final = Pace(4.0, 120.0, 8)
-"""Readings of a pool's Secrets for no reason: one hundredth of a core."""
+FIGURES: Final = Pace(5.0, math.inf, 40)  # a status that differs only in what changes all the time
+STEP: Final = Pace(1.0, 10.0, 100)  # from a step of a pool to its write, with all that came since
+START: Final = Pace(5.0, 10.0, 100)  # the same for a pool that does not serve yet
+SECRETS: Final = Pace(4.0, 120.0, 8)  # one hundredth of a core
 
 
 _PAUSES: Final = {

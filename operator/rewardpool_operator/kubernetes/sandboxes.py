@@ -35,8 +35,7 @@ REFUSED: Final = ENDED | {
     "ReconcilerError",
 }
 """Reasons of a claim that has no sandbox, and gets none while nothing else changes."""
-AGAIN: Final = timedelta(seconds=10)
-"""A claim that ended is replaced once it is this old, so that what fails at once is not made again and again."""
+AGAIN: Final = timedelta(seconds=10)  # what fails at once is not made again and again
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,11 +25,9 @@ class Shared:
     store: Store
     files: MountedFiles
     image: str
-    """RewardPool's own."""
     identity: OperatorIdentity | None
     """None outside of the cluster."""
     poll_limit: asyncio.Semaphore
-    """Bounds the background polls at a time."""
     budgets: Budgets
     upgrade_slots: UpgradeSlots
     defaults: PoolDefaults = NO_DEFAULTS

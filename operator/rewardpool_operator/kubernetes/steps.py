@@ -26,9 +26,7 @@ log = logging.getLogger(__name__)
 
 SHORTEST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 5.0
-"""Between two attempts at a step, so that all is as declared soon after the trouble is over."""
-BLIPS: Final = 1
-"""Failures in a row that are not reported yet: one call in a thousand is throttled, and the next one is not."""
+BLIPS: Final = 1  # in a row, not reported yet: one call in a thousand is throttled
 
 
 class Step(StrEnum):
@@ -51,7 +49,6 @@ class Failing:
     reason: ConditionReason
     message: str
     since: datetime
-    """Time of the first of its failures in a row."""
     attempts: int
     not_before: float
     """Monotonic time of the next attempt."""

@@ -22,9 +22,7 @@ from rewardpool_kube.resources import Object
 from rewardpool_operator.left_out import with_sane_status
 
 MOST_PROBLEMS: Final = 32
-"""Wrong fields that are left out before the whole spec is."""
 PLACEHOLDER: Final[Object] = {"model": {"source": "file:///unknown"}}
-"""Placeholder for a spec in which no field is usable."""
 
 
 class PoolGoneError(RuntimeError):
@@ -44,7 +42,6 @@ class StoredPool:
 
     object: Object
     pool: RewardPool
-    """Parsed from `object`, or from what of it is valid."""
     problems: tuple[str, ...] = ()
     """Errors in metadata or spec, each beginning with the field's path; empty for a valid pool."""
 

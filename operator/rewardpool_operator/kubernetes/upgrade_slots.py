@@ -11,8 +11,7 @@ from typing import Final
 
 from rewardpool_operator.kubernetes.cache.store import Key
 
-SLOT_SECONDS: Final = 300.0
-"""After which a slot no longer counts, whether it was released or not."""
+SLOT_SECONDS: Final = 300.0  # after which a slot no longer counts, released or not
 
 
 class UpgradeSlots:

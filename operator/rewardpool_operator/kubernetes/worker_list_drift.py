@@ -21,7 +21,6 @@ class WorkerListDrift:
     _known: dict[str, set[str]] = field(default_factory=dict)
     """Router -> addresses that it had at first, or that we put there."""
     _joining: dict[Join, float] = field(default_factory=dict)
-    """Joins of the last plan, and since when."""
 
     def record(self, routers: Iterable[Router], *, now: float) -> tuple[Router, ...]:
         """Record the routers' lists before anything is changed.

@@ -19,18 +19,15 @@ from rewardpool_operator.metrics import METRICS
 log = logging.getLogger(__name__)
 
 SPACING_SECONDS: Final = 0.3
-"""Between the end of a pass over one pool and its next, however many events come; less where the pass wants less."""
+# More would only be slower each: one processor decides, and an API server that is busy with what a thousand pools asked
+# for answers as many calls in a second, however many wait. A pass does not wait long for others either, see
+# `polls/reading.py`.
 PASSES_AT_A_TIME: Final = 10
-"""More would not be faster, only each of them slower: one processor decides, and an API server that is busy with what
-a thousand pools asked for answers as many calls in a second, however many wait. Nor does a pass wait long for anybody
-else, see `polls/reading.py`."""
-PASS_SECONDS: Final = 60.0
-"""Deadline of a pass; every wait within has one far below it."""
+PASS_SECONDS: Final = 60.0  # every wait within a pass has a deadline far below it
 STUCK_SECONDS: Final = 120.0
 """Seconds for which something may be due while no pass runs."""
 
 DEFECT_SECONDS: Final = 5.0
-"""After a pass that ended with an exception."""
 
 K = TypeVar("K", bound=Hashable)
 

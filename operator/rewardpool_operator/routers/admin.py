@@ -28,15 +28,11 @@ from rewardpool_runtime.untrusted import NONSENSE, count_of, printable
 log = logging.getLogger(__name__)
 
 TIMEOUT = aiohttp.ClientTimeout(total=5, sock_connect=2)
-"""Seconds; a router answers these calls from memory, within milliseconds."""
 
-MAX_LIST_BYTES: Final = 16 << 20
-"""Ten thousand workers, the most that a pool may have, take half of it."""
-MAX_URL: Final = 2048
-"""Characters of a worker's address."""
+MAX_LIST_BYTES: Final = 16 << 20  # ten thousand workers, the most that a pool may have, take half of it
+MAX_URL: Final = 2048  # characters
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}")
-MAX_METRICS_BYTES: Final = 64 << 20
-"""Series of workers that left stay, so a router that saw many has many."""
+MAX_METRICS_BYTES: Final = 64 << 20  # series of workers that left stay, so a router that saw many has many
 
 
 class RouterError(RuntimeError):

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 AT_WORKERS: Final = "smg_worker_requests_active"
 OUTCOMES: Final = "smg_worker_cb_outcomes_total"
+# Requests for workers, without those for a router's own list and health.
 DURATIONS: Final = "smg_router_request_duration_seconds"
-"""A histogram of requests for workers, without those for a router's own list and health."""
 
 
 def are_a_routers(text: str) -> bool:

@@ -27,9 +27,7 @@ class RouterProgram:
     """The Python package whose `launch_router` module starts it."""
     requirement: str
     waiting: Callable[[], Waiting]
-    """Makes what works out how many requests wait."""
     worker: Callable[[str], dict[str, Any]] = lambda _: {}
-    """The fields that describe a worker beside its URL, from the served name of its model."""
     flags: tuple[str, ...] = ()
     ipv6_host: str = "{}"
     """Format of an IPv6 address in `--host`."""

@@ -16,15 +16,14 @@ from typing import Final, NamedTuple, Self
 from rewardpool_operator.routers.metrics import total
 from rewardpool_operator.routers.program import RouterProgram
 
+# Longer than sglang-router's longest pause between two retries: half a second and a jitter of 20 %.
 RETRY_WINDOW_SECONDS = 3.0
-"""Longer than its longest pause between two retries: half a second and a jitter of 20 %."""
 
 
 class _Reading(NamedTuple):
     at: float
     retries: int
     elsewhere: int
-    """Connections that are not at a worker."""
 
 
 @dataclass(frozen=True, kw_only=True)

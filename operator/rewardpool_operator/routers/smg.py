@@ -12,8 +12,7 @@ from rewardpool_api.contract import NO_WORKER_CODES, WAITING_PAUSE_SECONDS
 from rewardpool_operator.routers.metrics import total
 from rewardpool_operator.routers.program import RouterProgram
 
-REFUSAL_WINDOW_SECONDS = 4.0
-"""Longer than a trainer's longest pause, so that whoever waits was refused in it."""
+REFUSAL_WINDOW_SECONDS = 4.0  # longer than a trainer's longest pause, so that whoever waits was refused in it
 
 
 class RefusedRequests:

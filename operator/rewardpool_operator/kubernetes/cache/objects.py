@@ -21,11 +21,8 @@ class Objects:
     secrets: tuple[Object, ...] = ()
     """As last read, which may be a while ago; see `secret_reader.py`."""
     files: frozenset[str] = frozenset()
-    """Names of the namespace's ConfigMaps of mounted files, which no pool owns."""
     leases: tuple[Object, ...] = ()
-    """Announcements of training jobs, which the pool does not own: no manifest is compared with them."""
     claims: tuple[Object, ...] = ()
-    """SandboxClaims of the pool's Deployments."""
     others: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
     """Kind -> objects, of all kinds that no decision depends on."""
     warnings: Mapping[str, str] = field(default_factory=dict)

@@ -26,14 +26,11 @@ WATCHED: Final[Mapping[str, Resource]] = {
     "NetworkPolicy": resources.NETWORK_POLICIES,
     "Lease": resources.LEASES,
 }
-"""Kind -> resource: listed and watched by label."""
 
 OF_AGENT_SANDBOX: Final[Mapping[str, Resource]] = {"SandboxClaim": resources.SANDBOX_CLAIMS}
-"""Kind -> resource: listed and watched by label where the operator may; owned by a pool's Deployments."""
 
+# The right to list Secrets is the right to read all of them; `secret_deletion.py` notices a deleted one nevertheless.
 READ_BY_NAME: Final[Mapping[str, Resource]] = {"Secret": resources.SECRETS}
-"""Kinds that the operator may not list: the right to list Secrets is the right to read all of them. For how a
-deleted one is noticed nevertheless see `secret_deletion.py`."""
 
 RESOURCES: Final[Mapping[str, Resource]] = {**WATCHED, **OF_AGENT_SANDBOX, **READ_BY_NAME}
 
@@ -47,10 +44,8 @@ OWNED: Final = frozenset(
     }
 )
 """Kinds of which a pool's own are kept whole, and of all others with our label little more than the name."""
-MOST_FILES: Final = 16
-"""ConfigMaps of mounted files that one object may keep from being deleted; ours mount one or two."""
-LONGEST_NOTE: Final = 256
-"""Characters of an annotation of ours on a pod."""
+MOST_FILES: Final = 16  # ours mount one or two
+LONGEST_NOTE: Final = 256  # characters
 
 NOT_APPLIED: Final = "notApplied"
 """Mark in memory on a Deployment that was made and never applied since, see `managed_fields.py`. Of other kinds our
@@ -208,7 +203,6 @@ _POD_CONDITIONS: Final = frozenset(
     {names.CONDITION_HOLDS_WORKERS, "Ready", "ContainersReady", "DisruptionTarget", "PodScheduled"}
 )
 _SCHEDULED: Final = ("PodScheduled", "True")
-"""Only why a pod is not is looked at."""
 _OF_ROLLOUTS: Final = "deployment.kubernetes.io/"
 _CONTAINER_STATUS: Final = ("name", "started", "ready", "restartCount", "containerID", "state", "lastState")
 

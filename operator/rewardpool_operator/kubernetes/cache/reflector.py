@@ -34,17 +34,13 @@ from rewardpool_runtime.untrusted import NONSENSE, printable
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS: Final = (300, 600)
-"""After a time between these the API server ends a watch; spread, so that not all begin anew at once."""
+WATCH_SECONDS: Final = (300, 600)  # spread, so that watches do not all begin anew at once
 SHORTEST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 3.0
-"""An API server that is back is noticed within this time."""
 EXPIRED: Final = 410
 NOT_FOUND: Final = 404
 NO_CRD: Final = f"the CRD {names.PLURAL}.{names.GROUP} is not installed: kubectl apply --server-side -f it"
-"""Reason when an API server answers 404 to a list of pools."""
-REFUSALS: Final = 3
-"""Refusals in a row before they are reported as a problem: one alone is soon over."""
+REFUSALS: Final = 3  # in a row, before they are reported: one alone is soon over
 
 
 class EtcdRestoredError(RuntimeError):
@@ -73,7 +69,6 @@ class Reflector:
         self.resource = resource
         self.namespace = namespace
         self.synced = asyncio.Event()
-        """Set once everything was listed."""
         self.seen_at = self.alive_at = clock()
         self.problem: str | None = None
         """Reason for which the API server refuses this kind, again and again; None when it does not, or does not

@@ -31,7 +31,6 @@ OF_ALL_POOLS: Final = ""
 """Stands in a key in place of a pool's name: what all pools of the namespace share."""
 
 REMEMBERED_DELETIONS: Final = 4096
-"""Number of deleted objects that are remembered, for answers and events that come late."""
 
 ObjectRef = tuple[Resource, str, str]
 """Kind, namespace and name: there is one object of it at a time."""
@@ -183,7 +182,6 @@ class Store:
 
 
 _OF_OTHERS: Final = frozenset({resources.PODS, resources.LEASES, resources.SANDBOX_CLAIMS})
-"""Kinds that a pool does not make itself."""
 _KINDS: Final = {resource: kind for kind, resource in RESOURCES.items()}
 
 

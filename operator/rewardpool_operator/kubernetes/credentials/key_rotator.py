@@ -25,10 +25,9 @@ from rewardpool_operator.probe import takes_key
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
-"""Seconds for a worker to say whether it takes the next key; one that is slow is asked again by the next pass."""
+# A kubelet renews mounted Secrets within this time by its defaults. A worker that was starting when the next key was
+# made, and still does not answer after it, will find the key.
 SYNC: Final = timedelta(seconds=120)
-"""Time in which a kubelet renews mounted Secrets, by its defaults, with room. After that a worker that was starting
-when the next key was made, and still does not answer, will find it."""
 
 
 class KeyRotator:

@@ -26,10 +26,8 @@ from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.diff import short_hash
 
 KEY_BYTES: Final = 32
-USABLE: Final = re.compile(r"[\x21-\x7e]{16,512}")
-"""A valid key: printable ASCII without spaces, as a header takes it, of 16 to 512 characters."""
+USABLE: Final = re.compile(r"[\x21-\x7e]{16,512}")  # as a header takes it
 KEY_COPY: Final = "data-plane-key"
-"""Entry of the admin Secret: the pool's key that routers were last given."""
 ANNOTATION_STEP_SINCE: Final = f"{names.GROUP}/rotation-step-since"
 """Annotation of the admin Secret: RFC 3339 time at which the present step of a rotation began."""
 
@@ -47,13 +45,10 @@ class Keys:
     in_force: str = ""
     """The copy of the pool's key. Another one than `pool` means that somebody edited the key by hand."""
     admin: str
-    """Opens the worker lists of routers."""
     previous_admin: str | None = None
-    """Opens those of routers that were not replaced yet."""
     gateway: str = ""
     """The key that the gateway's callers present; empty for a pool without one."""
     handled: str | None = None
-    """Value of the annotation that requested the last rotation."""
     step_since: datetime | None = None
     """Start of the present step of a rotation; None outside of one."""
 

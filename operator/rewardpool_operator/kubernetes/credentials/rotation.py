@@ -27,9 +27,8 @@ from rewardpool_api.status import MAX_REQUEST, KeyRotation
 from rewardpool_operator.kubernetes.credentials.keys import USABLE, Keys
 
 GRACE: Final = timedelta(seconds=30)
-"""Between the change of the key and the end of the previous one at least."""
+# A step that takes longer is reported, not given up: going on would lose requests, going back would not help.
 OVERDUE: Final = timedelta(seconds=600)
-"""A step that takes longer is reported. It is not given up: going on would lose requests, going back would not help."""
 
 
 Phase = Literal["Preparing", "Changing", "Done"]
@@ -42,7 +41,6 @@ class Progress:
     refusing: tuple[str, ...] = ()
     """Workers, by name, that do not take the next key yet, or did not say."""
     outdated: tuple[str, ...] = ()
-    """Routers, by name, with other keys than the present ones, or that are not ready."""
 
 
 @dataclass(frozen=True, kw_only=True)

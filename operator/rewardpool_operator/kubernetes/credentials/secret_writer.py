@@ -15,7 +15,6 @@ from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.credentials.keys import ANNOTATION_STEP_SINCE
 
 ENTRIES: Final = (names.NEXT_KEY, names.PREVIOUS_KEY)
-"""Entries that come and go; what else people keep in the Secret is theirs."""
 ANNOTATIONS: Final = (names.ANNOTATION_ROTATE_KEY, ANNOTATION_STEP_SINCE)
 
 

@@ -98,11 +98,9 @@ class Tls:
 
     certificate: Certificate | None = None
     problem: str | None = None
-    """Reason why there is none although the spec names a Secret."""
 
 
 PLAIN: Final = Tls()
-"""HTTP."""
 
 
 class CertificateReader:

@@ -22,7 +22,6 @@ from rewardpool_runtime.bounded import AnswerTooLargeError, read_text
 TIMEOUT: Final = aiohttp.ClientTimeout(total=10, sock_connect=3)
 CONNECTIONS: Final = 8
 MAX_REFUSAL_BYTES: Final = 64 << 10
-"""Bytes of a Status object, whose message says why there is no answer."""
 
 
 class ApiServerAwayError(OSError):

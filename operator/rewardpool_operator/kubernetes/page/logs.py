@@ -8,7 +8,6 @@ from rewardpool_page.source import MAX_LOG_BYTES, NotShownError
 
 TAIL_LINES: Final = 1000
 LIMIT_BYTES: Final = 1 << 20
-"""Bytes of a log whose lines are long."""
 
 
 async def end_of_log(server: ApiServer, namespace: str, pod: str, container: str, *, token: str) -> str:

@@ -10,7 +10,6 @@ from rewardpool_page.source import NotShownError
 from rewardpool_runtime.bounded import AnswerTooLargeError, read_text
 
 LIMIT_BYTES: Final = 4 << 20
-"""Bytes of a list of one object, with its status and who manages its fields."""
 
 
 async def stored_manifest(server: ApiServer, namespace: str, pool: str, *, token: str) -> Object:

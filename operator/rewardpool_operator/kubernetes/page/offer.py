@@ -21,10 +21,8 @@ from rewardpool_operator.kubernetes.page.workers import shown_worker
 from rewardpool_operator.left_out import leave_out, readable
 from rewardpool_runtime.untrusted import NONSENSE
 
-POOLS_AT_ONCE: Final = 20
-"""Read in one go, which takes some milliseconds at first; passes of pools have their turn in between."""
+POOLS_AT_ONCE: Final = 20  # takes some milliseconds; passes of pools have their turn in between
 SHOWN: Final = {"model": ("type", "source"), "engine": ("name",), "worker": ("gpus",), "router": ("flavor",)}
-"""Parts of a spec that the page shows, beside `autoscaling` and `replicas`."""
 
 
 @dataclass(frozen=True, kw_only=True)

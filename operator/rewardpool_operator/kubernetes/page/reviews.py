@@ -20,16 +20,14 @@ from rewardpool_runtime.bounded import read_text
 
 USER_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews")
 ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
-REMEMBER_SECONDS: Final = 10.0
-"""A token that was revoked, or a right that was taken, shows for so long at most."""
+REMEMBER_SECONDS: Final = 10.0  # a revoked token or right is still good for so long
 MAX_TOKENS: Final = 512
 MAX_RIGHTS: Final = 8192
 MAX_CALLS: Final = 8
 MAX_BYTES: Final = 256 << 10
-"""Bytes of an answer, which names the user's groups."""
 ANONYMOUS: Final = "system:anonymous"
+# To a token with a space the API server answers as to an anonymous user.
 _TOKEN: Final = re.compile(r"[!-~]+")
-"""Whatever else is no token: to one with a space the API server answers as to nobody."""
 _KINDS: Final = {USER_REVIEWS: "SelfSubjectReview", ACCESS_REVIEWS: "SelfSubjectAccessReview"}
 
 K = TypeVar("K")

@@ -21,13 +21,9 @@ from rewardpool_runtime.bounded import read_text
 log = logging.getLogger(__name__)
 
 MAX_ROUTERS: Final = 64
-"""Asked in one look."""
 MAX_BYTES: Final = 4 << 20
-"""Bytes of one answer; a router of a thousand workers sends a tenth of it."""
 TIMEOUT: Final = aiohttp.ClientTimeout(total=1.0)
-"""For metrics, which come from a router's memory."""
 FORGET_SECONDS: Final = 120.0
-"""Counts that are older say nothing of now."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,7 @@ from rewardpool_page.log_text import shown
 from rewardpool_page.source import NotShownError, Seen, Worker
 from rewardpool_runtime.untrusted import NONSENSE
 
-POOLS_AT_ONCE: Final = 20
-"""Read in one go, which takes some milliseconds; requests have their turn in between."""
+POOLS_AT_ONCE: Final = 20  # takes some milliseconds; requests have their turn in between
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,6 @@ class _Known:
     workers: tuple[tuple[str, Worker], ...]
     """Behind the URLs by which routers know them."""
     metrics: tuple[str, ...]
-    """Base URLs of its running routers' metrics."""
     logs: dict[str, str]
     """Names of the pods, with the container of which the log is shown."""
 

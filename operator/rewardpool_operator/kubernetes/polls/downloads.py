@@ -27,8 +27,7 @@ from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_
 from rewardpool_runtime.untrusted import NONSENSE, count_of, printable
 
 ASK_SECONDS: Final = 2.0
-MAX_POLLED: Final = 4
-"""Workers of one pool that are asked how far they are; those that share a cache all say the same."""
+MAX_POLLED: Final = 4  # workers that share a cache all say the same
 MAX_ANSWER_BYTES: Final = 16 * 1024
 MAX_NOTE: Final = 512
 _COMMIT: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:/-]{0,127}")

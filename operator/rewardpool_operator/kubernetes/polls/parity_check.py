@@ -33,26 +33,19 @@ from rewardpool_operator.probe import NoScoreError, score_text
 log = logging.getLogger(__name__)
 
 READ_SECONDS: Final = 5.0
-"""Between two looks at the ConfigMap while a rollout depends on it."""
 READ_PATIENCE_SECONDS: Final = 1.0
-"""Seconds for an answer; until one is there, the set that was read last holds."""
 READ_SETTLED_SECONDS: Final = 60.0
-"""Between two looks while the present revision is the good one: what changed matters to the next rollout."""
-AT_A_TIME: Final = 4
-"""Texts that a worker has at once; the good revision's serves trainers beside."""
+AT_A_TIME: Final = 4  # the good revision's worker serves trainers beside
 MEASURE_SECONDS: Final = 900.0
-"""Seconds for the whole set; then another attempt is made."""
 ATTEMPTS: Final = 5
 """Attempts at a set whose worker fails. After the last, the texts that have no score are kept as such."""
 SHORTEST_PAUSE_SECONDS: Final = 4.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
-"""Between two attempts: a rollout waits for their outcome."""
 
 Golden = GoldenSet | GoldenProblem
 
 
 Ask = Callable[[str], Awaitable[float | CallerError]]
-"""Scores a text by a worker; as `score_text`."""
 
 
 class ParityCheck:
@@ -67,7 +60,6 @@ class ParityCheck:
         self._keep = keep
         self._reading: Reading[Golden] = Reading(polling)
         self._asked_for: tuple[GoldenSetRef | None, str] = (None, "")
-        """The reference that was read last, and the present revision then."""
         self._measuring: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
         """Revision and digest -> failed attempts, and when the next one may be made."""

@@ -21,12 +21,9 @@ from rewardpool_runtime.untrusted import printable
 
 log = logging.getLogger(__name__)
 
-MAX_EXPLAINED: Final = 3
-"""Pods of one pool; of a hundred, all have the same problem."""
+MAX_EXPLAINED: Final = 3  # of a hundred pods, all have the same problem
 SLOW: Final = timedelta(seconds=5)
-"""A pod that has not started for this long has a problem, or pulls an image."""
 AGAIN_SECONDS: Final = 10.0
-"""Between two looks."""
 
 
 class PodWarnings:

@@ -24,12 +24,10 @@ from rewardpool_operator.probe import ProbeResult, probe_score
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.1
+# What takes longer to start is not made noticeably longer by the kubelet's two seconds.
 LONGEST_SECONDS: Final = 20.0
-"""Seconds of polling so often; what takes longer is not made noticeably longer by the kubelet's two seconds."""
 RETRY_SECONDS: Final = 10.0
-"""Before each question from then on."""
 MAX_ASKED: Final = 4
-"""Workers of one pool."""
 
 Start = tuple[str, str, str]
 """A worker's name, the id of its container and its address."""
@@ -43,7 +41,6 @@ class Probes:
         self._answers: dict[Start, ProbeResult] = {}
         self._refusals: dict[Start, ProbeResult] = {}
         self._models: dict[str, ProbeResult] = {}
-        """By revision: what its first worker said."""
         self._asking: dict[tuple[Start, bool], asyncio.Task[None]] = {}
         """By start, and whether the kubelet says that it answers."""
 

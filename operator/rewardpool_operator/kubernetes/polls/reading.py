@@ -15,12 +15,10 @@ import aiohttp
 
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
 
+# A router in the same cluster answers in milliseconds, under a flood of requests in tens of them.
 PATIENCE_SECONDS: Final = 0.3
-"""A router in the same cluster answers in milliseconds, under a flood of requests in tens of them."""
 FIRST_PATIENCE_SECONDS: Final = 0.5
-"""Seconds for a first question: there is no last answer to go on with."""
 NO_ANSWER: Final = (KubeError, KubeUnreachableError, TimeoutError)
-"""Exceptions of a question without an answer."""
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -32,11 +30,8 @@ class Polling:
 
     session: aiohttp.ClientSession
     news: Callable[[], None] = lambda: None
-    """Called when an answer came that no pass waited for."""
     limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
-    """Bounds the questions that may take long, of all pools together."""
     clock: Callable[[], float] = monotonic
-    """Monotonic seconds."""
 
 
 class Reading(Generic[T]):
@@ -51,9 +46,7 @@ class Reading(Generic[T]):
         self.problem: str | None = None
         """Reason for which the last question got no answer; None when it got one."""
         self.asked_at = float("-inf")
-        """Monotonic time of the last question."""
         self.is_answered = False
-        """True if a question got an answer, at any time."""
         self._polling = polling
         self._last_asked_at = polling.clock()
         self._silent_since: float | None = None

@@ -41,21 +41,17 @@ _NOT_ALWAYS_WANTED: Final[Mapping[str, Resource]] = {
     "PodDisruptionBudget": resources.DISRUPTION_BUDGETS,
     "NetworkPolicy": resources.NETWORK_POLICIES,
 }
-"""Kind -> resource of what goes once the pool has no manifest of that name; Deployments have rules of their own."""
 
 
 @dataclass(kw_only=True)
 class _Memory:
     manifests: Known = field(default_factory=dict)
-    """Memory of `ensure.py` about the owned objects."""
     workers: tuple[render.Revision, int, Object] | None = None
     """Revision, number and Deployment of the workers, as they were rendered last."""
     settled: Settled | None = None
     """State that was found as rendered; None when something had to be written."""
     refused: Settled | None = None
-    """State that was refused; None when none was."""
     in_the_way: bool = False
-    """True if something was in the way at the last try."""
 
 
 class OwnedObjectsReconciler:
@@ -122,9 +118,7 @@ class _Pass:
         self._namespace = pool.metadata.namespace
         self._ensure = Ensure(kube, store, pool, known=memory.manifests)
         self.failures: list[str] = []
-        """Errors of the API server in this pass."""
         self.in_the_way = False
-        """True if another owner has an object of a name that the pool needs."""
         self.put_off = False
         """True if what was refused before, and is the same now, was not tried in this pass."""
         self.changed = False

@@ -15,7 +15,6 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.ensure import NotOursError
 
 AT_ONCE: Final = 50
-"""Claims that one pass makes at most; the next follows at once."""
 
 
 async def reconcile(kube: Kube, store: Store, deployment: Object, objects: Objects, *, stop: Collection[str]) -> bool:

@@ -29,12 +29,11 @@ from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
 
 log = logging.getLogger(__name__)
 
+# A new operator needs two or three looks to tell requests that wait from connections that were leaked. Until then the
+# status keeps its figures.
 ORIENTATION_SECONDS: Final = 6.0
-"""A new operator needs two or three looks to tell requests that wait from connections that were leaked. Until then the
-status keeps the figures it has."""
 
 CONFLICT_TRIES: Final = 8
-"""Tries of one write of the status while others change the pool."""
 
 
 class StatusReconciler:
@@ -48,7 +47,6 @@ class StatusReconciler:
         self._clock = clock
         self._begun_at = clock()
         self._status_at = float("-inf")
-        """Monotonic time of the last write."""
         self._unwritten: tuple[Object, RewardPoolStatus] | None = None
         """The status that was found, and the one that replaces it when its turn comes; None when nothing waits."""
         self._step_due_at: float | None = None

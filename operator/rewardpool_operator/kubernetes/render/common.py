@@ -12,22 +12,19 @@ from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.containers import PORT_HTTP
 from rewardpool_operator.kubernetes.diff import content_hash
 
+# Between the order to stop and SIGTERM: a worker that somebody else deletes leaves the routers in this time; a router,
+# which closes its port at SIGTERM, leaves the Service's endpoints.
 PRE_STOP_SECONDS: Final = 5
-"""Between the order to stop and SIGTERM. A worker that is deleted by somebody else leaves the routers in this time; a
-router, which closes its port at SIGTERM, leaves the Service's endpoints."""
 GRACE_MARGIN_SECONDS: Final = 15
-"""A router that has answered everything still needs some seconds to end."""
 
+# Readable for any user, so that no pod needs a user or group of its own, which a namespace that gives each pod a user
+# of a range (as OpenShift's do) would refuse. Only the pod's containers see the keys.
 KEY_MODE: Final = 0o444
-"""Mode of mounted keys: readable for any user, so that no pod needs a user or group of its own. Only its containers see
-them, and a namespace that gives each pod a user of a range (as OpenShift's do) takes no other."""
 
 SURGE_FIRST: Final[Object] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
-"""Strategy of every Deployment: a new pod is there before the old one goes."""
 
 CONTAINER_SECURITY: Final[Object] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-OWN_IMAGE: Final = {"runAsNonRoot": True}
-"""Security of images made from RewardPool's own; stock engine images run as root."""
+OWN_IMAGE: Final = {"runAsNonRoot": True}  # not for stock engine images, which run as root
 
 
 def every_address(*, ipv6: bool) -> str:

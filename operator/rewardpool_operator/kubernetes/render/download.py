@@ -32,17 +32,13 @@ from rewardpool_worker.engines.launch import LINK
 from rewardpool_worker.mounted import WORKER_ZIP
 
 HUB_DIR: Final = "/var/cache/huggingface"
-"""Default folder of the hub's cache: a shared claim, or a folder that outlives restarts."""
 LINK_DIR: Final = "/var/lib/rewardpool/model"
 CACHE: Final = "hub-cache"
-"""Volume of the hub's cache."""
+# Leads to the files of the release, so that the engine's command line is the same for every release.
 DOWNLOAD_LINK: Final = f"{LINK_DIR}/{LINK}"
-"""Leads to the files of the release; the engine's command line is the same for every release."""
 TERMINATION_LOG: Final = "/dev/termination-log"
-"""File whose content Kubernetes keeps in the pod's status."""
 
 NATIVE_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
-"""Resources that every node has; a download needs none of the others, such as GPUs."""
 ADAPTERS_DIR: Final = "/var/lib/rewardpool/adapters"
 """Folder of folders for each LoRA adapter, by its name: a link to what was downloaded, or the volume that it is on."""
 

@@ -20,7 +20,6 @@ from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.render.common import labels, metadata
 
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-"""Label that Kubernetes puts on every namespace."""
 
 
 def disruption_budgets(pool: RewardPool) -> list[Object]:

@@ -34,12 +34,11 @@ from rewardpool_operator.routers.flags import TlsFiles, router_flags
 from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_worker.mounted import ROUTER_LAUNCHER, router_files
 
+# A long flood of unique texts: a bounded tree of prefixes of some 430 MB, in a program of 100 MB.
 MEMORY_REQUEST: Final = "640Mi"
-"""Memory of a long flood of unique texts: a bounded tree of prefixes of some 430 MB, in a program of 100 MB."""
+# The request, and heads that do not end, on as many connections as 4,400 requests in flight take.
 MEMORY_LIMIT: Final = "4Gi"
-"""Memory limit: the request, and heads that do not end, on as many connections as 4,400 requests in flight take."""
-CPU_LIMIT: Final = "4"
-"""A namespace with a quota of limits takes no pod without one."""
+CPU_LIMIT: Final = "4"  # a namespace with a quota of limits takes no pod without one
 RESOURCES: Final[Object] = {
     "requests": {"cpu": "250m", "memory": MEMORY_REQUEST},
     "limits": {"cpu": CPU_LIMIT, "memory": MEMORY_LIMIT},

@@ -57,7 +57,6 @@ from rewardpool_worker.mounted import worker_files
 STARTUP_PERIOD_SECONDS: Final = 2
 
 CLAIM_DIR: Final = "/var/lib/rewardpool/model"
-"""Mount path of the claim of a `pvc://` source."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +67,7 @@ class Revision:
     template: Object
     """Template of the pods, without the labels that name the revision."""
     spec: str
-    """The parts of the spec that it was rendered from, see `spec_parts`."""
     start_seconds: int
-    """Seconds that a worker of it may take to answer, as its pods have it."""
 
 
 def worker_revision(
