@@ -19,9 +19,8 @@ from rewardpool_api.demand import LEASE_SECONDS, MAX_LEASE_SECONDS, MAX_SAMPLES,
 from rewardpool_control.autoscaler.signals import Announcement
 
 MOST: Final = 32
-"""Announcements of one pool that count."""
+# For people to see a lapsed one, and for a trainer that comes back to find it as it was.
 RETENTION: Final = timedelta(minutes=10)
-"""Time for which a lapsed one is kept, for people to see, and for a trainer that comes back to find it as it was."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,6 @@ class UnreadAnnouncement:
     """An announcement as it lies there, unread."""
 
     name: str
-    """Name of the Lease, or of the file."""
     made: str
     """Sorts announcements by the time of their making."""
     renewal: Renewal

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from rewardpool_runtime.untrusted import printable
 
+# A revision scores all of them before it takes traffic, and their scores fit into an annotation.
 MAX_TEXTS: Final = 256
-"""A revision scores all of them before it takes traffic, and their scores fit into an annotation."""
-MAX_REFUSAL: Final = 300
-"""Characters of why a text has no score."""
+MAX_REFUSAL: Final = 300  # characters
 
 
 class GoldenSetError(ValueError):
@@ -51,7 +50,6 @@ class GoldenProblem:
     """Reason for a missing golden set."""
 
     message: str
-    """Names ConfigMap, entry and line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +60,6 @@ class GoldenScores:
     scores: tuple[float | None, ...]
     """In the order of the texts; None where the model gave none."""
     refusal: str | None = None
-    """Reason for the first missing one, in the worker's words."""
 
     def to_annotation(self) -> str:
         entry: dict[str, Any] = {"set": self.digest, "scores": self.scores}

@@ -49,24 +49,19 @@ class Plan:
 
     leaves: tuple[Leave, ...] = ()
     drain: tuple[str, ...] = ()
-    """Workers, by name, to mark as leaving."""
     undrain: tuple[str, ...] = ()
-    """Workers, by name, whose mark is taken back: they are wanted again."""
     stop: tuple[str, ...] = ()
     """Workers, by name, that have left every router and have nothing in flight: stop them now."""
     worker_sets: tuple[WorkerSet, ...] = ()
     """Every revision that shall exist, with its number of workers (those in `stop` no longer counted)."""
     sleep: tuple[str, ...] = ()
-    """Workers, by name, that no router has any more: put their engines to sleep."""
     wake: tuple[str, ...] = ()
-    """Workers, by name, whose engines shall wake."""
     hold_starts: bool = False
     """Start no worker that has no process, as one that died: the GPU is the trainer's now."""
     parked: frozenset[str] = frozenset()
     """Workers, by name, that stay out of the routers' lists until more are wanted."""
     joins: tuple[Join, ...] = ()
     expose: tuple[str, ...] = ()
-    """Routers, by name, that trainers may be sent to from now on."""
     conceal: tuple[str, ...] = ()
     """Routers, by name, that trainers shall not be sent to any more; never all of them, so on one machine never any."""
     measure: tuple[Measure, ...] = ()

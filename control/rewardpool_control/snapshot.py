@@ -21,7 +21,6 @@ class Failure:
     reason: str
     """One CamelCase word: ModelNotFound, PortInUse, OutOfMemory, EngineExited, ImagePull …"""
     message: str
-    """A sentence, with the engine's last log lines where there are any."""
 
 
 DownloadPhase = Literal["Resolving", "Waiting", "Downloading", "Verifying", "Done"]
@@ -32,18 +31,15 @@ class Download:
     """Progress of one worker's download of its model."""
 
     phase: DownloadPhase
-    """As in the status; Done when they are there."""
     begun: datetime | None = None
     """When the present attempt began; None when it is over."""
     commit: str | None = None
-    """The commit, once it is known."""
     downloaded_bytes: int = 0
     total_bytes: int | None = None
     note: str | None = None
 
 
-LOADING_AGAIN: Final = timedelta(minutes=1)
-"""An attempt after one that failed is believed to get on once it has lasted this long."""
+LOADING_AGAIN: Final = timedelta(minutes=1)  # an attempt after one that failed is believed to get on after so long
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +52,6 @@ class Worker:
     """Base URL at which routers reach it; None until it has an address."""
     created: datetime
     placed: bool = True
-    """A node took it; of one machine there is but one."""
     running: bool = False
     answering: bool = False
     """It runs, and a real score came back from it since its process started."""
@@ -67,9 +62,7 @@ class Worker:
     draining_since: datetime | None = None
     """When it was told to leave; None while it is wanted."""
     deleting: bool = False
-    """It was told to stop by somebody (scale-down, eviction, a person) and is on its way out."""
     disruption_target: str | None = None
-    """Why somebody else is about to take it away: an eviction, preemption or taint that was announced and not begun."""
     in_flight: int | None = None
     """Requests it is working on, by its own count; None when it does not say."""
     unschedulable: str | None = None
@@ -81,7 +74,6 @@ class Worker:
     max_model_len: int | None = None
     """Longest sample in tokens, as the engine says."""
     tokenizer: str | None = None
-    """Digest of its model's tokenizer, as it says."""
     probe_score: float | None = None
     """Its score of the probe text, finite; None while it is not known, and of models that give no number."""
     unsandboxed: tuple[str, ...] | None = None
@@ -91,7 +83,6 @@ class Worker:
     start_seconds: float | None = None
     """From its making to its first score; None where that was not seen, and for one that was started again."""
     answered: int = 0
-    """Requests that it answered since the look before, as far as that is known."""
     throughput: Throughput | None = None
     """Work over the last seconds; None where it had nothing to do, or does not say."""
     download: Download | None = None
@@ -144,7 +135,6 @@ class Router:
     waiting_seconds: float = 0.0
     """For how long at most the oldest of them has waited: since the last look at which none did. 0 where unknown."""
     age_seconds: float = 0.0
-    """Seconds since these figures were requested from the router."""
     silent_seconds: float = 0.0
     """Since the first question after its last answer was asked; 0 while it answers. One that is busy answers late."""
     exposed: bool = True
@@ -152,7 +142,6 @@ class Router:
     concealed: bool = False
     """Trainers were sent to it and are not any more: it may still have what came before."""
     late_seconds: float = 0.0
-    """For how long a worker was to be in its list and is not; 0 while none is missing."""
     deleting: bool = False
     failure: Failure | None = None
 
@@ -163,9 +152,7 @@ class Gateway:
 
     url: str
     wanted: int = 1
-    """Replicas that are to answer."""
     ready: int = 0
-    """Replicas that answer."""
     key_file: str | None = None
     """File of its key, on one machine; None in a cluster, where a Secret has it."""
     failure: Failure | None = None
@@ -180,9 +167,7 @@ class WorkerSet:
     created: datetime | None = None
     """When the set was made; None in a plan for a set that does not exist yet."""
     golden: GoldenScores | None = None
-    """Its workers' scores of the golden set, once they were requested; never part of a plan."""
     refused: str | None = None
-    """Reason why Kubernetes does not make all of its workers, such as a quota, in its words; never part of a plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,25 +179,21 @@ class Snapshot:
     pool: RewardPool
     """The object with the status that was last written: the decision's memory."""
     revision: str
-    """Revision of the pod template or launch command that the spec renders to now."""
     url: str
     worker_sets: tuple[WorkerSet, ...] = ()
     workers: tuple[Worker, ...] = ()
     routers: tuple[Router, ...] = ()
     wanted_routers: int = 1
     gateway: Gateway | None = None
-    """None without `spec.gateway`."""
     holders: tuple[str, ...] | None = None
     """Holders that keep the pool awake, by name; None where engines cannot be put to sleep, as in a cluster."""
     announcements: tuple[Announcement, ...] = ()
     claims: tuple[Claim, ...] = ()
-    """Claims of the other pools of `spec.autoscaling.budget`."""
     golden: GoldenSet | GoldenProblem | None = None
     """Golden set of `spec.rollout.parity`; None when it names none, or where there are no ConfigMaps."""
     offer: str | None = None
     """Differences of workers of the present revision that were made anew, in words; None where there are none."""
     protected_workers: int | None = None
-    """Workers of which a disruption may take one, as the budget has it; None where there is none."""
     protected_routers: int | None = None
     protected_gateways: int | None = None
     ca_bundle: str | None = None
@@ -222,9 +203,7 @@ class Snapshot:
     rotation: KeyRotation | None = None
     """Progress of a change of the keys; None for a pool whose keys never changed."""
     key_refused: str | None = None
-    """Reason why an edit of the keys' Secret is taken back."""
     routers_refused: str | None = None
-    """Reason why Kubernetes does not make all routers, in its words."""
     failures: tuple[Failure, ...] = ()
     """Steps of earlier passes that fail, and what keeps the operator from seeing the pool; most important first."""
 

@@ -18,19 +18,16 @@ from typing import Final
 from rewardpool_control.autoscaler.signals import Throughput
 from rewardpool_control.snapshot import Router, Worker
 
+# Looks are about a second apart, and each is that uncertain.
 SHORTEST_SECONDS: Final = 3.0
-"""A measurement's; looks are about a second apart, and each is that uncertain."""
 FEWEST_ANSWERS: Final = 4
-"""Requests of a measurement, so that it does not depend on one sample alone."""
+# After so long fewer answers will do: a judge may take ten seconds for one.
 LONGEST_SECONDS: Final = 30.0
-"""After so long fewer answers will do: a judge may take ten seconds for one."""
+# The worker may have had nothing to do between two looks that are further apart.
 APART_SECONDS: Final = 3.0
-"""Two looks further apart say nothing of the time between: the worker may have had nothing to do."""
 FRESH_SECONDS: Final = 1.0
-"""A router's metrics that are older were counted at another moment than the look."""
+# Measurements of several workers shall meet, and none be kept twice.
 VALID_SECONDS: Final = 3.0
-"""Seconds for which a measurement is passed on, so that those of several workers meet; not long enough to be kept
-twice."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import CONDITION_TYPES
 
 Object = dict[str, Any]
-"""A status, or a part of one, as JSON."""
 
 Paths = Mapping[str, Any]
 """Fields of an object, or of the objects of a list: None for all of one, else those of its own."""
@@ -39,14 +38,10 @@ _STEPS: Final[Paths] = {
 }
 _STEPS_TO_STABLE: Final[Paths] = {**_STEPS, "rollout": dict.fromkeys(("silentSince", "stableRevision"))}
 _CONDITIONS_OF_STEPS = frozenset({"WorkersReady", "RouterReady", "GatewayReady"})
-"""Each alone."""
 _WHOLE = frozenset({"Serving", "WorkersReady", "RouterReady"})
-"""All of these together are the state that a start leads to."""
 _REASONS_OF_A_START = frozenset((ConditionReason.STARTING, ConditionReason.NO_SCORE, ConditionReason.ROUTER_NOT_READY))
 _PROGRESS_OF_STEPS = frozenset((ConditionReason.SCALING, ConditionReason.STABLE))
-"""Reasons of Progressing that a start goes through."""
 _SANDBOX_OF_STEPS = frozenset((ConditionReason.NOT_TRIED, ConditionReason.ENFORCED))
-"""The same of Sandboxed."""
 
 
 class Change(enum.Enum):

@@ -14,10 +14,8 @@ from rewardpool_kube.resources import Object
 from rewardpool_runtime.untrusted import printable
 
 INVALID_ANSWER: Final = "InvalidAnswer"
-"""Reason of a `KubeError` whose answer no API server gives."""
 LONGEST_REASON: Final = 100
-LONGEST_WORDS: Final = 300
-"""Characters of a refusal that an error has, which end up in conditions and logs."""
+LONGEST_WORDS: Final = 300  # characters; they end up in conditions and logs
 
 
 @dataclass(frozen=True)

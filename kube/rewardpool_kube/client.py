@@ -33,33 +33,26 @@ from rewardpool_kube.resources import EVENTS, PODS, Object, Resource, Verb
 from rewardpool_runtime.bounded import read_text
 
 TIMEOUT = aiohttp.ClientTimeout(total=10, sock_connect=3)
-"""Seconds of one call; the API server answers in milliseconds or is in trouble."""
 
 AWAY_SECONDS: Final = 3.0
-"""For this long after a call that got no answer nobody needs to try."""
 
+# A watch that says nothing for this long may be dead: API servers send a bookmark about every minute, unless nothing of
+# the kind has ever changed. Going on from the same version costs one call.
 SILENCE_SECONDS: Final = 90.0
-"""A watch that says nothing for this long may be dead: API servers send a bookmark about every minute, unless nothing
-of the kind has ever changed. Going on from the same version costs one call."""
 
-LONGEST_LINE: Final = 2**21
-"""Bytes of an object in a watch, at most; etcd takes none of more than 1.5 MiB."""
+LONGEST_LINE: Final = 2**21  # bytes; etcd takes no object of more than 1.5 MiB
 
-LONGEST_LOG_LINE: Final = 2**18
-"""Bytes; a longer one comes in parts."""
+LONGEST_LOG_LINE: Final = 2**18  # bytes; a longer one comes in parts
 
-LONGEST_TEXT: Final = 2**24
-"""Bytes; the metrics of a router that saw many workers are some."""
+LONGEST_TEXT: Final = 2**24  # bytes; the metrics of a router that saw many workers are some
 
+# No object has these names, and a path with one of them would be another path.
 NO_NAMES: Final = frozenset({"", ".", ".."})
-"""Names that no object has, and that would be another path."""
 
+# No bound: a watch holds one for good, and there are eight for each namespace that is served by name.
 MOST_CONNECTIONS: Final = 0
-"""At a time, where 0 is no bound: a watch holds one for good, and there are eight for each namespace that is served by
-name."""
 
-PAGE: Final = 50
-"""Objects of one page of a list: a list of thousands is never in memory as text, nor parsed in one go."""
+PAGE: Final = 50  # a list of thousands is never in memory as text, nor parsed in one go
 
 
 class _Sent(TypedDict, total=False):
@@ -89,7 +82,6 @@ class Kube:
         self._field_manager = field_manager
         self._on_request = on_request
         self._answered_at = float("-inf")
-        """Monotonic time of the last answer."""
         self._unanswered_at: float | None = None
         """Monotonic time at which a call got no answer while no other got one; None after an answer."""
 
@@ -377,7 +369,6 @@ class Kube:
 
 
 _GATEWAYS: Final = frozenset({502, 503, 504})
-"""Statuses with which load balancers answer for a missing API server."""
 
 _METHODS: Final[Mapping[Verb, str]] = {
     "get": "GET",

@@ -24,7 +24,6 @@ Configuration = Any
 """A `kubernetes_asyncio.client.Configuration`: address and credentials."""
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Folder of a pod with the token and the namespace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +32,6 @@ class Access:
 
     configuration: Configuration
     namespace: str
-    """Namespace of the pod, or of the kubeconfig's context."""
     context: str | None = None
     """Context of the kubeconfig; None in a pod."""
 

@@ -7,7 +7,6 @@ from urllib.parse import quote
 from rewardpool_api import names
 
 Object = dict[str, Any]
-"""A Kubernetes object as JSON."""
 
 Verb = Literal["get", "list", "watch", "create", "patch", "delete"]
 

@@ -17,13 +17,10 @@ from rewardpool_runtime.http_server import LOOPBACK
 
 MAX_SESSIONS: Final = 1024
 MAX_SESSIONS_OF_ONE: Final = 8
-"""User; more end that user's own."""
 SESSION_SECONDS: Final = 24 * 3600.0
 MAX_FAILURES: Final = 10
-"""Sign-ins that may fail from one address within `FAILURE_SECONDS`."""
 FAILURE_SECONDS: Final = 60.0
 MAX_ADDRESSES: Final = 1024
-"""Addresses whose failures are remembered."""
 
 
 class Viewer(Protocol):
@@ -52,7 +49,6 @@ class Access(Protocol):
     hosts: frozenset[str] | None
     """Names in an address by which the page may be asked, without their ports; None means any."""
     hint: str
-    """Source of a token, in a sentence."""
 
     async def viewer(self, token: str) -> Viewer | None:
         """Return the user of a token; None where it is not valid.

@@ -15,15 +15,10 @@ from rewardpool_page.score_history import ScoreHistory
 from rewardpool_page.source import Counts, Seen
 
 SAMPLE_SECONDS: Final = 10.0
-"""Between two samples that are kept."""
-MAX_SAMPLES: Final = 360
-"""Samples of a pool: an hour."""
+MAX_SAMPLES: Final = 360  # an hour
 MEAN_SECONDS: Final = 300.0
-"""Of which a mean is kept for longer."""
-MAX_MEANS: Final = 2016
-"""Means of a pool: a week."""
+MAX_MEANS: Final = 2016  # a week
 RATE_SECONDS: Final = 5.0
-"""A rate is measured over at least so long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +29,6 @@ class Traffic:
     mean_seconds: float | None
     """From a request to its answer; None where there was none."""
     p95_seconds: float | None
-    """95 of 100 requests were answered within so many seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +118,6 @@ class Remembered:
 
     traffic: Traffic | None = None
     samples: tuple[Sample, ...] = ()
-    """Of the last hour, oldest first."""
     means: Means = field(default_factory=Means)
     scores: ScoreHistory = field(default_factory=ScoreHistory)
 
@@ -163,7 +156,6 @@ class _PoolHistory:
         self.means = Means()
         self.scores = ScoreHistory()
         self._meant_at = float("-inf")
-        """When the latest mean was made."""
         self._counts: deque[tuple[float, Counts]] = deque()
 
     def record(self, seen: Seen, now: float, *, counted: bool) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Final
 
 KEY: Final = "[key]"
+# Colours and control characters, but tabs and line feeds.
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b-\x1f\x7f]")
-"""Colours and other control characters of a terminal; tabs and line feeds stay."""
 
 
 def shown(text: str, keys: Iterable[str]) -> str:

@@ -11,9 +11,7 @@ from rewardpool_runtime.untrusted import NONSENSE
 
 HIDDEN: Final = "[hidden]"
 MAX_BYTES: Final = 256 << 10
-"""Of its JSON."""
-_METADATA: Final = ("name", "namespace", "labels")
-"""Shown; annotations may hold the whole manifest once more."""
+_METADATA: Final = ("name", "namespace", "labels")  # annotations may hold the whole manifest once more
 _SECRET_FLAG: Final = re.compile(r"(--?(?:[\w-]*[_-])?(?:key|token|secret|password))(=.*)?", re.IGNORECASE | re.DOTALL)
 
 

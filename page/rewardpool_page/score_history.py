@@ -16,13 +16,9 @@ from rewardpool_api.job_scores import JobScores
 from rewardpool_api.status import DemandStatus
 
 MARK_SECONDS: Final = 900.0
-"""Between two marks that are kept for a week."""
-MAX_MARKS: Final = 672
-"""Such marks of a job: a week."""
-MAX_RECENT: Final = 360
-"""Marks of the last hour, one a look."""
-MAX_JOBS: Final = 8
-"""Jobs of a pool. One more takes the place of one that has ended, or has none."""
+MAX_MARKS: Final = 672  # a week
+MAX_RECENT: Final = 360  # the last hour, one a look
+MAX_JOBS: Final = 8  # one more takes the place of one that has ended, or has none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

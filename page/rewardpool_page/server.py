@@ -35,20 +35,14 @@ from rewardpool_runtime.http_server import LOOPBACK, host_name, is_of_another_pa
 
 log = logging.getLogger(__name__)
 
+# The page keeps the secret of a session in the tab's own storage: of this address and port alone.
 SESSION_HEADER: Final = "X-RewardPool-Session"
-"""Has the secret of a session, which the page keeps in the tab's own storage: of this address and port alone."""
 MAX_STREAMS: Final = 128
-"""Watchers at a time."""
 MAX_STREAMS_OF_ONE: Final = 8
-"""User."""
 MAX_READERS: Final = 4
-"""Logs and manifests read at a time, and as many tokens judged."""
 MAX_BODY: Final = 16 << 10
-"""Bytes; a token of a cluster has one or two thousand."""
 SILENT_SECONDS: Final = 15.0
-"""After so long a watcher hears that nothing changed."""
 WRITE_SECONDS: Final = 10.0
-"""For a watcher to take an event, before it is dropped."""
 
 _STATIC: Final = {
     "/": ("index.html", "text/html"),
@@ -81,7 +75,6 @@ class _Server:
         self._failures = Failures()
         self._snapshots = snapshots
         self._streams: dict[asyncio.Task[Any], str] = {}
-        """And whose they are."""
         self._readers = asyncio.Semaphore(MAX_READERS)
         self._judges = asyncio.Semaphore(MAX_READERS)
 

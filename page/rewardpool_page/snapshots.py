@@ -18,17 +18,11 @@ from rewardpool_page.view import Summary, desired_steps, detail_of, summary_of
 log = logging.getLogger(__name__)
 
 SNAPSHOT_SECONDS: Final = 1.0
-"""Between two looks at the pools."""
 WATCHED_SECONDS: Final = 5.0
-"""For so long after somebody asked, somebody watches."""
 UNWATCHED_SECONDS: Final = 60.0
-"""Between two questions to routers for their counts while nobody watches."""
 Period = Literal["hour", "day", "week"]
-"""The time that a history is of."""
 PERIODS: Final[dict[Period, float]] = {"hour": 3600.0, "day": 86_400.0, "week": 604_800.0}
-"""Seconds of each."""
-MAX_POOLS: Final = 500
-"""In the list; those with most to do come first."""
+MAX_POOLS: Final = 500  # those with most to do come first
 
 
 class PoolSnapshot:

@@ -8,7 +8,6 @@ from rewardpool_api import RewardPool
 from rewardpool_page.access import Viewer
 
 MAX_LOG_BYTES: Final = 64 << 10
-"""Bytes of the end of a log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +18,6 @@ class Worker:
     phase: str
     """Ready, Starting, Draining, Asleep, Waiting, or what keeps it from starting."""
     place: str = ""
-    """Its node, or its process."""
     revision: str = ""
     restarts: int = 0
     in_flight: int | None = None
@@ -60,7 +58,6 @@ class Source(Protocol):
     where: str
     """In words, such as `on this machine`."""
     starts_by: str
-    """The command that makes a first pool."""
 
     async def observe(self, *, counted: bool) -> Sequence[Seen]:
         """All pools as they are now.

@@ -21,6 +21,7 @@ Tone = Literal["good", "busy", "bad", "idle"]
 MAX_WORKERS: Final = 200
 MAX_CHANGES: Final = 20
 MAX_TEXT: Final = 2000
+# Every other phase is trouble.
 _PHASES: Final[dict[str, Tone]] = {
     "Ready": "good",
     "Starting": "busy",
@@ -29,7 +30,6 @@ _PHASES: Final[dict[str, Tone]] = {
     "Asleep": "idle",
     "Parked": "idle",
 }
-"""Every other phase is trouble."""
 _DEMANDS: Final[dict[str, Tone]] = {"Live": "good", "Lapsed": "busy", "Ended": "idle", "Ignored": "bad"}
 _GOOD_WHEN_FALSE: Final = frozenset({"Progressing", "Degraded"})
 
@@ -83,7 +83,6 @@ class Job:
     score_wait: float | None
     """Share of its latest step in which it waited for nothing but scores; None where it does not say."""
     scores: dict[str, Any] | None
-    """Its `JobScores`; None where it has none, or does not say."""
     message: str
 
 
@@ -101,7 +100,6 @@ class Sizing:
     service_rate: float | None
     """Requests per second of one busy replica, as measured."""
     start_seconds: float | None
-    """The slowest of the last starts."""
     idle_since: float | None
 
 

@@ -30,10 +30,9 @@ from rewardpool_api.autoscaling import AutoscalingSpec, BudgetSpec
 from rewardpool_api.status import DemandStatus, LoadStatus, ScalingDecision, ScalingStatus
 from rewardpool_control.autoscaler.signals import Claim, Signals
 
+# About what a start takes: taken back sooner, a replica would have started for nothing.
 YIELD_SECONDS: Final = 60.0
-"""About what a start takes: taken back sooner, a replica would have started for nothing."""
 NAMED: Final = 3
-"""Pools that a reason names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,6 @@ class Allowance:
     """Replicas that a pool may have of its budget now."""
 
     replicas: int
-    """At most what it wants."""
     reason: str | None = None
     """Reason for which it is less, in words; None when it is not."""
     taken_by: tuple[str, ...] = ()
@@ -177,7 +175,6 @@ class _Bid:
     beyond_kept: bool
     pool: str
     up_to: int
-    """Replicas that the pool then has in all."""
 
 
 def _bids(claims: Sequence[Claim]) -> list[_Bid]:

@@ -16,15 +16,10 @@ from typing import Final
 from rewardpool_api.status import Burst
 
 MAX_BURSTS: Final = 16
-"""Bursts in the status."""
 PAUSE_SECONDS: Final = 10.0
-"""Silence that ends a burst; shorter ones are breaths within it."""
 LOOKED_AT: Final = 4
-"""The newest bursts, by which the next one is expected."""
-EVEN: Final = 0.2
-"""Share by which a distance may differ from the usual one."""
-PATIENCE: Final = 0.5
-"""Share of the usual distance for which an overdue burst is waited for."""
+EVEN: Final = 0.2  # share by which a distance may differ from the usual one
+PATIENCE: Final = 0.5  # share of the usual distance for which an overdue burst is waited for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +28,6 @@ class Expected:
 
     begins: datetime
     replicas: int
-    """At most as many as the last bursts were worth."""
     every_seconds: float
 
 
@@ -42,7 +36,6 @@ class Height:
     """Requests of one moment, in replicas."""
 
     to_answer: int
-    """Replicas to answer those that are there in time."""
     to_keep_up: int
     """Replicas to keep up with more of them, if they come like this for long."""
     settled_seconds: float

@@ -32,9 +32,7 @@ from rewardpool_control.autoscaler.service_rate import ServiceRate
 from rewardpool_control.autoscaler.signals import Announcement
 
 SHOWN: Final = 32
-"""Jobs in the status."""
-MAX_PROBLEM: Final = 512
-"""Characters of a message in the status."""
+MAX_PROBLEM: Final = 512  # characters
 
 
 NO_DEMAND_POLICY: Final = "no policy of the pool is Demand, so nothing is done for it"
@@ -46,15 +44,11 @@ class Fleet:
 
     now: datetime
     current: int
-    """Replicas that were wanted until now."""
     lead_seconds: float
-    """Seconds that a start takes."""
     rate: ServiceRate | None
     """Of one replica; None while unknown."""
     queue_depth: QueueDepthPolicy | None
-    """Where there is that policy; stands in for the rate."""
     most: int
-    """Most replicas that are ever wanted."""
     bursts: Sequence[Burst] = ()
 
 

@@ -15,7 +15,6 @@ from rewardpool_api.status import DesiredAt, ScalingDecision
 from rewardpool_control.autoscaler.proposal import Proposal
 
 MAX_WINDOW: Final = 64
-"""Entries the status holds."""
 
 
 def clamp(replicas: int, scaling: AutoscalingSpec) -> int:

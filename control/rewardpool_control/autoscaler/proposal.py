@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 MOST: Final = 1e9
-"""Most replicas that a policy can propose."""
 
 
 @dataclass(frozen=True, kw_only=True)

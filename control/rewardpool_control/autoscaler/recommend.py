@@ -31,7 +31,6 @@ from rewardpool_control.autoscaler.service_rate import ServiceRate
 from rewardpool_control.autoscaler.signals import Signals, in_samples, samples_per_request, tokens_per_sample
 
 HISTORY: Final = 10
-"""Changes kept in the status."""
 MISSING: Final = "metrics of a router are missing, so the size may grow and not shrink"
 
 
@@ -106,7 +105,6 @@ class _Case:
     signals: Signals
     before: ScalingStatus
     memory: ScalingStatus
-    """The decision before, with what was seen since."""
     current: int
     for_requests: Proposal | None
     """Replicas for the known requests; None while none is known."""

@@ -26,13 +26,9 @@ from rewardpool_api.status import BusyRate, ServiceRateStatus
 from rewardpool_control.autoscaler.signals import Throughput
 
 MAX_MEASUREMENTS: Final = 16
-"""Measurements in the status."""
 APART_SECONDS: Final = 5.0
-"""Between two measurements that are kept, so that they cover more than a moment, and are written seldom."""
-FULL: Final = 1.5
-"""Times what is enough; from there on a replica is taken to be full."""
-ALIKE: Final = 0.9
-"""Share of a rate that is as good as all of it."""
+FULL: Final = 1.5  # times what is enough, from where on a replica is taken to be full
+ALIKE: Final = 0.9  # share of a rate that is as good as all of it
 
 
 def learned(

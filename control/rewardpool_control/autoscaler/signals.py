@@ -15,8 +15,8 @@ from typing import Final
 from rewardpool_api.demand import Demand
 from rewardpool_api.status import LoadStatus
 
+# A router that hangs may hold many more by now.
 STALE_SECONDS: Final = 10.0
-"""A metric that is older than this is none: a router that hangs may hold many more by now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +43,12 @@ class Announcement:
     """The latest announcement of a job."""
 
     name: str
-    """Name of the Lease, or of the file."""
     renewed: datetime
     """By the clock of `Signals.now`, or of the API server; never by the trainer's."""
     seconds: float
-    """Seconds for which it holds unless it is renewed."""
     demand: Demand | None = None
-    """None where it makes no sense."""
     problem: str | None = None
-    """Reason for which it is malformed."""
     note: str = ""
-    """Corrections of it, in words, where it counts and not all of it could be believed."""
 
     def is_live(self, now: datetime) -> bool:
         if self.demand is None or self.demand.phase == "Ended":
@@ -68,20 +63,14 @@ class Claim:
     pool: str
     """NAMESPACE/NAME."""
     total: int
-    """The budget, as this pool states it."""
     priority: int = 0
     wanted: int
-    """Replicas, before the budget."""
     minimum: int = 0
-    """Its minReplicas, or fewer where it wants fewer."""
     allocated: int
     """Replicas that there are, leaving ones too, or that are decided, whichever is more."""
     ending: int = 0
-    """Number of those that are on their way out, so that they cannot be kept."""
     stalled: bool = False
-    """A trainer does nothing but wait for it."""
     yielded: bool = False
-    """A budget took replicas from it a short while ago; see `budget.has_yielded`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +80,6 @@ class Signals:
     now: datetime
     """Timezone-aware, UTC."""
     pool: str = ""
-    """NAMESPACE/NAME of the pool, by which other pools of a budget know it."""
     load: LoadStatus | None
     """Requests at the routers that say what they have; None when none does."""
     partial: bool = False
@@ -99,20 +87,16 @@ class Signals:
     replicas: int = 0
     """Workers there are, leaving ones not counted; the size to hold where there was no decision before."""
     serving: int = 0
-    """Number of those that answer."""
     unschedulable: str | None = None
     """Reason for which a worker fits nowhere, in the scheduler's words; None when all fit."""
     answered: int = 0
-    """Requests that were answered since the look before: some are too short to be seen in flight."""
     throughputs: tuple[Throughput, ...] = ()
     starts: tuple[Start, ...] = ()
     announcements: tuple[Announcement, ...] = ()
     there: int = 0
     """Replicas that there are, leaving ones too, or that are declared, whichever is more; for a budget."""
     ending: int = 0
-    """Replicas beside those that are on their way out, and hold what they have until they are gone."""
     others: tuple[Claim, ...] = ()
-    """Claims of the other pools that share the budget, as their statuses say."""
 
 
 def samples_per_request(announcements: Sequence[Announcement], *, now: datetime) -> float:

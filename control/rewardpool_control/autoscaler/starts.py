@@ -7,13 +7,10 @@ from rewardpool_api.status import WorkerStart
 from rewardpool_control.autoscaler.signals import Start
 
 MAX_STARTS: Final = 8
-"""Starts in the status."""
+# About what an engine with a small model takes.
 UNKNOWN_SECONDS: Final = 60.0
-"""Taken for a start until one was seen: about what an engine with a small model takes."""
-MARGIN: Final = 1.25
-"""Factor on the slowest start that is remembered: several that start at once on one node take longer than one."""
-MARGIN_SECONDS: Final = 2.0
-"""And what a decision takes on its way to a node."""
+MARGIN: Final = 1.25  # several that start at once on one node take longer than one
+MARGIN_SECONDS: Final = 2.0  # what a decision takes on its way to a node
 
 
 def learned(known: Sequence[WorkerStart], seen: Sequence[Start]) -> list[WorkerStart]:

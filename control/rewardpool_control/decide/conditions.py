@@ -25,10 +25,7 @@ from rewardpool_control.snapshot import Failure, Snapshot, Worker
 from rewardpool_runtime.untrusted import printable
 
 LISTING_PATIENCE_SECONDS: Final = 60.0
-"""Seconds for which a router may lack a worker before the pool is degraded; it takes a few seconds to list one."""
 METRICS_PATIENCE_SECONDS: Final = 30.0
-"""Seconds for which metrics may be missing before the pool is degraded: a router that starts has none for some seconds.
-"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,6 @@ class Facts:
     scaling: ScalingStatus
     model: ModelStatus
     staying: Sequence[Worker]
-    """The workers that do not leave."""
     lists: WorkerListChanges | None
     """None where the routers could not be asked, and it is not known whether they serve."""
     rollout: Rollout | None

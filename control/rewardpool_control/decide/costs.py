@@ -18,12 +18,10 @@ from rewardpool_api.quantities import MAX_DURATION
 from rewardpool_control.decide.load import least_load
 from rewardpool_control.snapshot import Snapshot
 
+# Several renewals of a demand, so that the jobs' samples are of the same time.
 WINDOW: Final = timedelta(seconds=30)
-"""Several renewals of a demand, so that the jobs' samples are of the same time."""
 QUIET: Final = timedelta(seconds=10)
-"""After it the last samples of a burst are announced."""
-LONGEST: Final = timedelta(minutes=10)
-"""Time for a job that lives to announce a sample; judges may be slow."""
+LONGEST: Final = timedelta(minutes=10)  # judges may be slow
 MAX_COUNT: Final = 10**18
 
 

@@ -19,8 +19,8 @@ from datetime import timedelta
 
 from rewardpool_control.snapshot import Snapshot, Worker, WorkerSet
 
+# A router may have chosen a worker just before it was taken off the list: that request needs time to arrive.
 SETTLE = timedelta(seconds=2)
-"""A router may have chosen a worker just before it was taken off the list: that request needs time to arrive."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,7 @@ class Drain:
     """Marks to set and to take back, workers to stop, and the resulting size of every set."""
 
     drain: tuple[str, ...] = ()
-    """Workers, by name, to mark as leaving."""
     undrain: tuple[str, ...] = ()
-    """Workers, by name, whose mark is taken back."""
     stop: tuple[str, ...] = ()
     worker_sets: tuple[WorkerSet, ...] = ()
 

@@ -21,10 +21,9 @@ _WARNINGS = frozenset(
         ConditionReason.GOLDEN_SET_UNUSABLE,
     }
 )
-"""Reasons of Progressing that need a person's attention."""
 _PROGRESSING_EVENTS = _WARNINGS | {ConditionReason.PAUSED}
+# The condition's event would be the same news twice.
 _WITH_OWN_EVENT = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PARITY_EXCEEDED})
-"""Reasons that have an event of their own name, so that the condition's would be the same news twice."""
 
 
 def events_of(

@@ -11,7 +11,6 @@ from rewardpool_control.autoscaler.signals import STALE_SECONDS, tokens_per_requ
 from rewardpool_control.snapshot import Router, Snapshot
 
 NAMED: Final = 3
-"""Routers that a message names."""
 
 
 def observed_load(snapshot: Snapshot) -> LoadStatus | None:

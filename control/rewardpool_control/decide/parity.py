@@ -12,8 +12,7 @@ from rewardpool_control.golden_set import GoldenProblem, GoldenScores, GoldenSet
 from rewardpool_control.plan import Measure
 from rewardpool_control.snapshot import Snapshot, Worker
 
-EXCERPT = 40
-"""Characters of a golden text in messages."""
+EXCERPT = 40  # characters
 
 
 @dataclass(frozen=True, kw_only=True)

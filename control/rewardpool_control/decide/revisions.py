@@ -34,16 +34,13 @@ class RevisionChoice:
     """Choice of the revision that gets the replicas."""
 
     target: str
-    """Revision that shall have the wanted number of workers."""
     barred: frozenset[str] = frozenset()
-    """Workers, by name, that no router may have."""
     overdue: bool = False
     """True if the present revision's deadline has passed, and no good revision is left to go back to."""
     hopeless: ConditionReason | None = None
     """Reason for which no other attempt of the present revision would change anything; it is overdue then."""
     parity: Parity
     memory: RolloutStatus
-    """State that the status keeps of it."""
 
     @property
     def kept(self) -> tuple[str, ...]:

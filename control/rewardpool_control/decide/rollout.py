@@ -34,13 +34,11 @@ class Rollout:
     """Wanted active workers of every revision that has any, shall have some, or is kept; the present one is there."""
     choice: RevisionChoice
     others: tuple[str, ...] = ()
-    """Revisions that are on their way out and still have workers."""
     reason: ConditionReason | None = None
     """Reason for the sizes while a rollout is under way; None when none is."""
     replace_reason: str | None = None
     """Words of scheduler or quota, for as long as the rollout replaces one by one because of them."""
     unschedulable: str | None = None
-    """Their words about a worker of the target that no node takes."""
 
     @property
     def memory(self) -> RolloutStatus:

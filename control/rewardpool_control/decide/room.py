@@ -21,16 +21,16 @@ from typing import Final
 
 from rewardpool_control.snapshot import Snapshot, Worker
 
+# Begins the words about a pod that waits for a queue, and that the scheduler ignores meanwhile.
 GATED: Final = "SchedulingGated"
-"""Begins the words about a pod that waits for a queue, and that the scheduler ignores meanwhile."""
+# A queue gates every pod for a moment, and admits one that it has room for within a second or two.
 GATE_PATIENCE: Final = timedelta(seconds=15)
-"""A queue gates every pod for a moment, and admits one that it has room for within a second or two."""
 _QUOTA: Final = "exceeded quota"
 _REQUESTED: Final = " requested: "
 _USED: Final = " used: "
 _LIMITED: Final = " limited: "
+# GPUs and pods; amounts with a unit, such as those of memory, are not compared.
 _COUNTS: Final = re.compile(r"([^\s,=]+)=([0-9]{1,9})(?=,|$)")
-"""GPUs and pods; amounts with a unit, such as those of memory, are not compared."""
 _ROOM_WORDS: Final = (
     "Insufficient ",
     "Too many pods",
@@ -39,7 +39,6 @@ _ROOM_WORDS: Final = (
     "ReadWriteOncePod",
     "pod anti-affinity rules",
 )
-"""Words of the scheduler's reasons that a pod's leaving may remove."""
 _PREEMPTION: Final = "preemption:"
 _HELPS: Final = "No preemption victims found"
 _HELPS_NOT: Final = "Preemption is not helpful"

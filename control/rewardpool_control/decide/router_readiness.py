@@ -17,7 +17,6 @@ from rewardpool_control.decide.worker_lists import WorkerListChanges
 from rewardpool_control.snapshot import Router, Snapshot
 
 PATIENCE_SECONDS: Final = 5.0
-"""Seconds that one question to a router may take; a list that was lost is put back within one or two."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +24,7 @@ class RouterReadiness:
     """Changes to the routers that trainers are sent to."""
 
     expose: tuple[str, ...] = ()
-    """Routers, by name, whose readiness gate is to be opened."""
     conceal: tuple[str, ...] = ()
-    """Routers, by name, whose readiness gate is to be closed."""
 
 
 def expose_and_conceal(snapshot: Snapshot, lists: WorkerListChanges) -> RouterReadiness:

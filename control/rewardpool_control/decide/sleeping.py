@@ -18,10 +18,8 @@ class Sleeping:
     """Engines that should sleep and wake."""
 
     sleep: tuple[str, ...] = ()
-    """Workers, by name, to put to sleep now."""
     wake: tuple[str, ...] = ()
     barred: frozenset[str] = frozenset()
-    """Workers, by name, that no router may have."""
     hold_starts: bool = False
     status: SleepStatus | None = None
 

@@ -21,9 +21,7 @@ class WorkerListChanges:
     joins: tuple[Join, ...] = ()
     leaves: tuple[Leave, ...] = ()
     serving: tuple[str, ...] = ()
-    """Workers, by name, that are in the list of every router that trainers may be sent to."""
     wanted: frozenset[str] = frozenset()
-    """Addresses that shall be in the list of every router."""
 
 
 def reconcile_routers(snapshot: Snapshot, leaving: Drain, *, barred: Collection[str] = ()) -> WorkerListChanges:
