@@ -19,8 +19,7 @@ from typing import Final
 from rewardpool_local.function_code import CodeFile, FunctionCode
 from rewardpool_runtime.file_lock import lock_within
 
-LOCK_SECONDS: Final = 10.0
-"""To copy 64 MiB takes less."""
+LOCK_SECONDS: Final = 10.0  # to copy 64 MiB takes less
 _FOLDERS: Final = "folders.json"
 
 

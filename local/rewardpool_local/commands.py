@@ -42,11 +42,8 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.3
 STOP_SECONDS = 30.0
-"""For a supervisor to end after its pool's requests had their time."""
 _FAILED = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.ROLLED_BACK, *NEVER_STARTS)
-"""Reasons of Progressing that waiting does not change."""
 _OF_REVISION = (names.ANNOTATION_CODE, names.ANNOTATION_FOLDERS, names.ANNOTATION_RESTARTED_AT)
-"""Fields of an object, beside those parts of its spec, of which a revision is made."""
 
 
 class NotRunningError(RuntimeError):

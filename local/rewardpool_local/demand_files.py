@@ -23,10 +23,8 @@ from rewardpool_control.autoscaler.signals import Announcement
 log = logging.getLogger(__name__)
 
 ENDING: Final = ".json"
-LOOKED_AT: Final = 1000
-"""Files of the folder; who has the owner's rights may put any number there."""
-MAX_FILE_BYTES: Final = 2 * MAX_BYTES
-"""Room for indentation around a demand."""
+LOOKED_AT: Final = 1000  # who has the owner's rights may put any number of files there
+MAX_FILE_BYTES: Final = 2 * MAX_BYTES  # room for indentation around a demand
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,6 @@ class _File:
     written: datetime
     stated: object
     said: Demand | str
-    """The demand, or why it is none."""
 
     def demand(self) -> Demand:
         if isinstance(self.said, str):

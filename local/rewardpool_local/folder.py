@@ -51,12 +51,11 @@ from rewardpool_runtime.state_files import (
 T = TypeVar("T")
 _REVISIONS = TypeAdapter(dict[str, RewardPool])
 
-LOCK_SECONDS = 1.0
-"""Readers hold the lock for microseconds to see whether it is free; a supervisor holds it for good."""
+LOCK_SECONDS = 1.0  # readers hold the lock for microseconds, a supervisor for good
 
 
+# The condition Serving from the command to the supervisor's first pass.
 STARTING = "Starting"
-"""Reason of the condition Serving from the command to the supervisor's first pass."""
 
 
 class AlreadyRunningError(RuntimeError):
@@ -73,7 +72,6 @@ class SupervisorRecord:
 
     pid: int
     run_id: str
-    """Root of the marks of its processes."""
     cuda_visible_devices: str | None = None
     """Value in its environment, from which its workers' GPUs are taken; None where it has none."""
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 MAX_BYTES: Final = 64 << 20
-"""Bytes of all the code of one function."""
 
 
 class CodeTooLargeError(Exception):
@@ -33,7 +32,6 @@ class Place:
     """A folder in which modules may be: one of those that were given, or one below."""
 
     folder: int
-    """Index of the given folder, from 0."""
     path: Path
 
 

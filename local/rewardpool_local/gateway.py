@@ -12,8 +12,7 @@ from rewardpool_local.supervised_process import Command, Run, SupervisedProcess
 from rewardpool_runtime.listeners import HOST, HeldPort
 
 NAME = "gateway"
-GRACE_SECONDS = names.GATEWAY_GRACE_SECONDS + 5.0
-"""Beyond its deadline after SIGTERM, until it is killed; longer than the gateway itself takes for what is in flight."""
+GRACE_SECONDS = names.GATEWAY_GRACE_SECONDS + 5.0  # longer than the gateway takes for what is in flight
 HEALTH_TIMEOUT = aiohttp.ClientTimeout(total=2.0)
 
 
@@ -30,9 +29,7 @@ class LocalGateway:
         self._process = SupervisedProcess(NAME, run=run, command=self._command)
         self._pool: RewardPool | None = None
         self._timeout = names.GATEWAY_TIMEOUT_SECONDS
-        """Deadline of the process that runs."""
         self._vocabulary: str | None = None
-        """The same of the student's vocabulary."""
         self._ending: asyncio.Task[None] | None = None
 
     async def ensure(self, pool: RewardPool) -> Gateway | None:

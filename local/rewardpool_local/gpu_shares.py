@@ -17,10 +17,8 @@ from rewardpool_local.gpus import VISIBLE, Gpu, GpusUnreadableError, counted, va
 from rewardpool_runtime.file_lock import try_lock
 from rewardpool_runtime.state_files import state_dir
 
-FOLDER: Final = ".gpus"
-"""In the folder of all pools; no namespace begins with a dot."""
-ASK_AGAIN_SECONDS: Final = 30.0
-"""After nvidia-smi failed: it may hang, and routers wait for the pass that asks it."""
+FOLDER: Final = ".gpus"  # in the folder of all pools; no namespace begins with a dot
+ASK_AGAIN_SECONDS: Final = 30.0  # nvidia-smi may hang, and routers wait for the pass that asks it
 
 
 @dataclass(frozen=True)

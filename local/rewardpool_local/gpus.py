@@ -18,8 +18,7 @@ from rewardpool_api import RewardPool, RewardPoolSpec
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 ORDER: Final = "CUDA_DEVICE_ORDER"
 PROGRAM: Final = "nvidia-smi"
-FIND_SECONDS: Final = 30
-"""For nvidia-smi, which takes seconds where the driver is loaded anew for each question."""
+FIND_SECONDS: Final = 30  # nvidia-smi takes seconds where the driver is loaded anew for each question
 _NONE_FOUND: Final = "No devices were found"
 _UNCOUNTED: Final = "with spec.worker.gpus: 0 GPUs are not counted, and every replica sees the same"
 
@@ -35,7 +34,6 @@ class Gpu:
     name: str
     """As CUDA_VISIBLE_DEVICES has it: nvidia-smi's number, or what the user wrote."""
     uuid: str
-    """Name for every pool of this machine."""
 
 
 def counted(spec: RewardPoolSpec) -> int:

@@ -21,8 +21,7 @@ from rewardpool_runtime.listeners import HOST, HeldPort
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
 from rewardpool_worker.engines.launch import LINK, adapter_path
 
-LONGEST_PLACE: Final = 64
-"""Characters of that folder's path: Linux takes 107 of a socket, whose name is a UUID."""
+LONGEST_PLACE: Final = 64  # characters: Linux takes 107 of a socket, whose name is a UUID
 
 
 def revision_of(pool: RewardPool) -> str:
@@ -48,7 +47,6 @@ class Launcher:
 
     python: str
     folder: PoolFolder
-    """Has the mounted files, the key, and copies of the function's code."""
 
     def command(self, pool: RewardPool, *, name: str, gpus: Mapping[str, str]) -> Command:
         """Starts a worker of this pool on a port that is free now.

@@ -24,7 +24,6 @@ from rewardpool_runtime.listeners import HeldPort
 from rewardpool_worker.engines.engine import engine_for
 
 _INSTALL = {program.package: program.requirement for program in PROGRAMS.values()}
-"""Requirements for pip, where they are not called like their modules."""
 _FIND = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
 _VERSIONS = """
 import sys, json, importlib.metadata as metadata, importlib.util as util

@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 PORT: Final = 8686
 METRICS_TIMEOUT: Final = aiohttp.ClientTimeout(total=1.0)
-"""For a router's metrics, which come from its memory."""
 SHUTDOWN_SECONDS: Final = 2.0
 
 

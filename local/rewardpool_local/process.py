@@ -20,12 +20,9 @@ from rewardpool_runtime.process_guard import GUARD
 
 log = logging.getLogger(__name__)
 
-ENV_PROCESS = "REWARDPOOL_PROCESS"
-"""The mark. $REWARDPOOL_POOL would not do: a trainer has that too."""
+ENV_PROCESS = "REWARDPOOL_PROCESS"  # $REWARDPOOL_POOL would not do: a trainer has that too
 MAX_LOG_BYTES = 16 * 1024 * 1024
-"""Bytes of one log file; one older file is kept beside it."""
-GONE_SECONDS = 5.0
-"""For a process to vanish after SIGKILL; longer means that the kernel holds it in a system call."""
+GONE_SECONDS = 5.0  # after SIGKILL; longer means that the kernel holds the process in a system call
 
 
 class Process:

@@ -19,17 +19,11 @@ from rewardpool_operator.probe import ProbeResult, probe_score, read_in_flight, 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-"""Between two looks at a worker."""
-STARTING_LOOK_SECONDS = 0.05
-"""The same of one that was started a moment ago and does not answer: nobody reports that it does."""
+STARTING_LOOK_SECONDS = 0.05  # no event reports the first answer of a worker
 STARTING_SECONDS = 20.0
-"""For so long it was started a moment ago."""
 BUSY_SECONDS = 0.05
-"""Until a worker that was at work is asked again to sleep."""
 REFUSED_SECONDS = 1.0
-"""Until an engine that did not sleep or wake is asked again."""
-STOP_SECONDS = 5.0
-"""For a worker that has nothing in flight to end by itself. vLLM takes longer on a busy machine, to no purpose."""
+STOP_SECONDS = 5.0  # vLLM takes longer on a busy machine, to no purpose
 
 
 class Silence:
@@ -87,7 +81,6 @@ class Replica:
         self.created = created
         self.draining_since: datetime | None = None
         self.parked = False
-        """It is kept for when more are wanted."""
         self._pool = pool
         self._run = run
         self._session = session

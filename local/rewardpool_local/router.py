@@ -20,8 +20,7 @@ from rewardpool_worker.mounted import ROUTER_LAUNCHER
 log = logging.getLogger(__name__)
 
 NAME = "router"
-GRACE_SECONDS = 2.0 + max(program.settle_seconds for program in PROGRAMS.values())
-"""After the router's own deadline for what is in flight, until it is killed."""
+GRACE_SECONDS = 2.0 + max(program.settle_seconds for program in PROGRAMS.values())  # beyond the router's own deadline
 
 
 class LocalRouter:

@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
+# A process that served for this long and then ended is not a failed start: the pauses begin anew.
 HEALTHY_SECONDS = 60.0
-"""A process that served for this long and then ended is not a failed start: the pauses begin anew."""
+# A process does not send itself these signals by going wrong.
 FROM_OUTSIDE = frozenset(
     {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM}
 )
-"""Signals that a process does not send itself by going wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +34,10 @@ class Command:
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    """Variables to add to this process's own."""
     url: str
     ports: tuple[HeldPort, ...] = ()
     """Those at which it will listen, that of the address first; held until another process serves."""
     originals: Mapping[str, str] = field(default_factory=dict)
-    """Folders of copies that it prints the paths of, and what to call each of them in a cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +45,10 @@ class Run:
     """State that all processes of one supervisor share."""
 
     id: str
-    """Unique to this supervisor; the root of its processes' marks."""
     pool: str
     """`namespace/name`."""
     logs: Path
     changed: Callable[[], None]
-    """Called when a process started or ended, so that the next pass begins at once."""
 
 
 def failures_after(failures: int, *, code: int, served_seconds: float | None, ended_by_us: bool) -> int:
@@ -96,7 +92,6 @@ class SupervisedProcess:
         self._ports: tuple[HeldPort, ...] = ()
         self._former_ports: set[HeldPort] = set()
         self._sockets: set[int] = set()
-        """Inodes of those that the process was seen to have."""
         self.stopping = False
         self._run = run
         self._command = command

@@ -42,13 +42,10 @@ from rewardpool_worker.mounted import write_mounted_files
 
 log = logging.getLogger(__name__)
 
-PASS_SECONDS = 0.5
-"""Between two passes; a process that ends starts one at once."""
+PASS_SECONDS = 0.5  # a process that ends starts a pass at once
+# For trainers that wait for sleeping engines to wake, and to give their GPU back, or for a pool at zero.
 QUICK_PASS_SECONDS = 0.05
-"""The same where engines sleep: trainers wait for the pool to wake, and to give their GPU back. And until somebody who
-found the pool at zero has a score; and at zero where replicas are parked, which nothing but a look holds up."""
-AT_ZERO_PASS_SECONDS = 0.2
-"""The same where the pool is at zero: only the router knows that a request waits."""
+AT_ZERO_PASS_SECONDS = 0.2  # only the router knows that a request waits
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -156,18 +153,14 @@ class Supervisor:
         self._unready_since = monotonic() if settings.asked_at is None else settings.asked_at
         self._was_ready = False
         self._was_complete = False
-        """True if it ever served, or wanted no worker."""
         self._stopped_by: int | None = None
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
         self._demands = DemandFiles(folder.demands)
         self._unread = ""
-        """Reason why the manifest that is wanted cannot be read, in words; empty where it can."""
         self._failed_with = ""
-        """Reason why the last pass failed, in words; empty where it succeeded."""
         self._gpu_claim = GpuClaim(folder.gpu)
         self._revisions: frozenset[str] = frozenset()
-        """Those that are written down."""
 
     async def run(self) -> bool:
         """Run the pool until a signal; returns False when it gave up because no worker became ready.

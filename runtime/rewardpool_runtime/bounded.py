@@ -7,8 +7,7 @@ from typing import Final
 
 import aiohttp
 
-EXCERPT: Final = 300
-"""Characters of an answer that a message quotes."""
+EXCERPT: Final = 300  # characters
 
 
 class AnswerTooLargeError(ValueError):

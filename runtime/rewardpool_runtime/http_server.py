@@ -13,16 +13,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 log = logging.getLogger("rewardpool.http")
 
 HEAD_SECONDS: Final = 10.0
-"""From a connection's first byte, or its beginning, to the end of a request's head."""
 BODY_SECONDS: Final = 60.0
-"""For a body, which has 16 MiB at the most."""
-IDLE_SECONDS: Final = 600.0
-"""For a connection between two requests; longer than routers keep theirs."""
+IDLE_SECONDS: Final = 600.0  # longer than routers keep theirs
 
 
+# In a Host header a foreign page whose name was made to lead here (DNS rebinding) has its own name.
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""Names of this machine in a Host header. A foreign page whose name was made to lead here (DNS rebinding) has its own
-name there."""
 
 
 def is_of_another_page(request: web.Request, hosts: frozenset[str] | None, *, linked: bool = False) -> str | None:
@@ -46,7 +42,6 @@ def host_name(host: str) -> str:
 
 
 OF_CALLERS: Final = (HttpProcessingError, ClientPayloadError, web.RequestPayloadError, ClientConnectionResetError)
-"""Exceptions that callers cause by what is no HTTP/1, or by hanging up."""
 
 
 class Runner(web.AppRunner):  # noqa: TID251 - the one that is meant

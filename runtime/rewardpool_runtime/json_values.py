@@ -17,9 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST_DEPTH = 100
-"""Lists and mappings in each other; more are refused, as are those that contain themselves."""
-MOST_DIGITS = 4000
-"""Digits of a whole number; Python itself reads few more from a text."""
+MOST_DIGITS = 4000  # Python itself reads few more from a text
 MOST_BITS = int(MOST_DIGITS * math.log2(10))
 _PLAIN = frozenset({type(None), bool})
 

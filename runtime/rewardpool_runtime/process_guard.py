@@ -14,9 +14,7 @@ import signal
 import sys
 
 GUARD = os.path.abspath(__file__)
-"""The file to run."""
-PR_SET_PDEATHSIG = 1
-"""From <linux/prctl.h>."""
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main(supervisor_pid: int, argv: list[str]) -> None:

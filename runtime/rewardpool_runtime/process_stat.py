@@ -79,7 +79,6 @@ class Used(NamedTuple):
     cpu_seconds: float
     processes: int
     is_asleep: bool
-    """True if each thread of each of them waits for something else than a processor."""
 
 
 def used(pid: int) -> Used:

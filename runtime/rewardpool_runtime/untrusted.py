@@ -12,12 +12,9 @@ from typing import Final, Literal
 
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 REDACTED: Final = "[key]"
-SECRET_PART: Final = 12
-"""Characters of a secret in a row that are taken for a part of it."""
-MAX_COUNT: Final = 10**12
-"""More requests, restarts or bytes than this nobody has; and sums of many fit into 64 bits."""
+SECRET_PART: Final = 12  # characters in a row that are taken for a part of a secret
+MAX_COUNT: Final = 10**12  # sums of many fit into 64 bits
 NONSENSE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that reading malformed data raises."""
 
 
 def printable(value: object, *, most: int, keep: Literal["head", "tail"] = "head") -> str:

@@ -11,19 +11,16 @@ from rewardpool_runtime.functions.outcome import Failed
 ALL: Final = "*"
 """As the name of a variable to give to a function: each one but RewardPool's own."""
 ASYNC_CONCURRENCY: Final = 32
-"""Calls at once of an async function, unless something else is asked for."""
 _FIELDS: Final = {
     "cpu_seconds": "spec.sandbox.cpuSeconds",
     "idle_seconds": "spec.sandbox.idleSeconds",
     "memory_mib": "spec.sandbox.memory",
 }
 MAX_PROCESSES: Final = 64
-"""Processes of one call, its own among them."""
 MAX_FILE_BYTES: Final = 1 << 30
 MAX_OUTPUT_BYTES: Final = 64 * 1024
-"""Kept bytes of what one call prints."""
+# Shorter calls are never looked at.
 LOOK_SECONDS: Final = 0.1
-"""Between two looks at what a call uses; shorter calls are never looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)

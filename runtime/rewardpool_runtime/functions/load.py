@@ -10,9 +10,7 @@ from typing import Any, Final
 from rewardpool_runtime.functions.outcome import FunctionArguments, error_text, user_frames
 
 NO_FUNCTION: Final = "the module {} has no function {}"
-"""Message about a name that a module does not have."""
 OTHER_PARAMETERS: Final = "it cannot be called with"
-"""Message about a function whose parameters are others than the arguments."""
 
 
 class FunctionLoadError(Exception):

@@ -21,11 +21,9 @@ from rewardpool_runtime.json_values import NotJsonError, described, finite, json
 if TYPE_CHECKING:
     from rewardpool_api.contract import Fault
 
-MAX_MESSAGE: Final = 2000
-"""Characters of a user's exception that are passed on."""
+MAX_MESSAGE: Final = 2000  # characters
 MAX_TRACEBACK: Final = 16_000
 SHOWN_FRAMES: Final = 4
-"""Characters of a user's own text in a message."""
 LEFT_OUT: Final = "left_out"
 """Beside a score: the names of what the function returned and JSON cannot hold, each with the reason."""
 NO_FURTHER: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -51,7 +49,6 @@ class Scored:
 
     value: float
     info: dict[str, Any] = field(default_factory=dict)
-    """JSON values."""
 
 
 @dataclass(frozen=True)

@@ -28,19 +28,16 @@ del sys.argv[1:]
 from rewardpool_runtime.functions import zygote
 zygote.main(int(descriptor), int(supervisor))
 """
+# None of these has a secret.
 BASE_VARIABLES: Final = (
     *("PATH", "HOME", "LOGNAME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
 )
-"""Variables that a function has from its supervisor's environment without being given them; none has a secret."""
+# A process of several threads cannot be forked, and calls share the processors.
 ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-"""Variables of numpy and others: a process of several threads cannot be forked, and calls share the processors."""
 OWN_VARIABLES: Final = "REWARDPOOL_"
-"""Prefix of RewardPool's own variables; no function gets one."""
 START_SECONDS: Final = 300.0
-"""For Python's start and the imports of the function's module."""
 ANSWER_SECONDS: Final = 60.0
-"""For an answer of the parent's, which takes milliseconds where the machine is not busy."""
 CLOSE_SECONDS: Final = 5.0
 
 
@@ -55,7 +52,6 @@ class Answer(NamedTuple):
     ended: Mapping[int, int | None]
     """By id: exit code, or minus a signal's number; None of what was killed."""
     problem: str
-    """Reason why it forked fewer than it should, where it did."""
 
 
 class Loaded(NamedTuple):
@@ -65,9 +61,7 @@ class Loaded(NamedTuple):
     threads: Sequence[str]
     """Names of those that its module started when it was imported; a process that has any cannot be forked."""
     uses_sandbox: bool
-    """True if its module imported `rewardpool.sandbox`."""
     reached: Sequence[str]
-    """Things that its processes reach though they should not, in words."""
 
 
 def environment(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -90,7 +84,6 @@ class Parent:
         self._incoming = Incoming()
         self._answers: asyncio.Queue[Any] = asyncio.Queue()
         self.ended = asyncio.get_running_loop().create_future()
-        """Is done when it has ended, for whatever reason."""
         open_standard_streams()
         self._sock, theirs = socket.socketpair()
         flags = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]

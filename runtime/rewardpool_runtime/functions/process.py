@@ -41,7 +41,6 @@ class Call:
         self.is_answered = False
         self.printed = 0
         self.rest = b""
-        """Printed part of a line that has not ended."""
         self.looked_at = self.began
         self.cpu_before = 0.0
         self.idle = 0.0
@@ -65,12 +64,9 @@ class FunctionProcess:
         self.pid = 0
         """Its id; 0 as long as it was not forked."""
         self.served = 0
-        """Calls that it was given."""
         self.heard = 0
-        """Frames that came of it."""
         self.has_ended = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Create one that imports the function by itself; raises ProcessEndedError."""
         self._answered = 0
         self._printed = printed
         self._incoming = Incoming()
@@ -86,7 +82,6 @@ class FunctionProcess:
             self._sock.setblocking(False)
             undo.pop_all()
         self.theirs = talk.detach(), write
-        """Descriptors for the process: to talk by, and for what it prints."""
 
     def forked(self, pid: int) -> None:
         """Read what comes of it from now on."""

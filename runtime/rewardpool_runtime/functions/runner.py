@@ -22,9 +22,8 @@ from rewardpool_runtime.guard.function import Boundary
 log = logging.getLogger("rewardpool.functions")
 
 ATTEMPTS: Final = 3
-"""Message about a call whose parent died."""
+# An event loop that does not say within this time that it cancels a call is blocked.
 BLOCKED_SECONDS: Final = 5.0
-"""For an event loop to say that it cancels a call; one that does not is blocked."""
 
 
 class Runner(Protocol):
@@ -131,7 +130,6 @@ class ProcessRunner:
             source, limits=limits, env=env, further=further, printed=printed or _log_printed, boundary=boundary
         )
         self.reached: Sequence[str] = ()
-        """Things that its processes reach though they should not, in words; known when it is started."""
         self._places = Places()
         self._is_async = False
         self._calls_per_process = 1

@@ -24,13 +24,10 @@ from rewardpool_runtime.guard.function import Boundary
 log = logging.getLogger("rewardpool.functions")
 
 RESERVE: Final = 2
-"""Processes that wait beside those for which there is a place."""
 WAIT_SECONDS: Final = 60.0
-"""For a process to be there for a call that has a place."""
 PAUSE_SECONDS: Final = (0.1, 10.0)
 """Shortest and longest pause before a parent that died is started again, or asked again; doubled each time."""
-HEALTHY_SECONDS: Final = 30.0
-"""A parent that lived for so long and then died is no failed start."""
+HEALTHY_SECONDS: Final = 30.0  # a parent that lived for so long and then died is not a failed start
 
 
 class NoProcessError(Exception):
@@ -66,7 +63,6 @@ class Supply:
         self._waiting: deque[FunctionProcess] = deque()
         self._wanted: deque[asyncio.Future[FunctionProcess]] = deque()
         self._live: dict[int, FunctionProcess] = {}
-        """Those that the parent has forked and has not ended, by their ids."""
         self._to_end: set[int] = set()
         self._to_reap: dict[int, asyncio.Future[int | None]] = {}
         self._starting: set[asyncio.Task[None]] = set()

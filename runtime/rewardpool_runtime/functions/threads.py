@@ -45,7 +45,6 @@ class ThreadRunner:
         self._places = Places(limits.concurrency or ASYNC_CONCURRENCY)
         self._threads = ThreadPoolExecutor(2 * self.places, thread_name_prefix="compute_score")
         self._hung: set[asyncio.Future[Outcome | None]] = set()
-        """Calls that exceeded their time and go on."""
 
     @property
     def places(self) -> int:

@@ -34,14 +34,11 @@ from rewardpool_runtime.guard import attempts
 from rewardpool_runtime.guard.function import Boundary, enter, part
 from rewardpool_runtime.process_stat import children
 
-MAX_FORKS: Final = 64
-"""In one request: the descriptors of one message are limited."""
+MAX_FORKS: Final = 64  # in one request: the descriptors of one message are limited
 _PDEATHSIG, _CHILD_SUBREAPER = 1, 36
 _SANDBOX: Final = "rewardpool.sandbox"
 _EXIT_SECONDS: Final = 1.0
-"""For a process that closed its socket to have ended."""
 _END_SECONDS: Final = 10.0
-"""For what a call left behind to be gone."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

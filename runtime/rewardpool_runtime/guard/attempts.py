@@ -27,7 +27,6 @@ OF_POLICY_CODE: Final = {
 """Attempts of code that a policy wrote: functions of a folder with a secret, which return something on success."""
 
 _DEADLINE_SECONDS: Final = 10.0
-"""For all attempts of a process, which take milliseconds."""
 _PREFIX: Final = "rewardpool-probe-"
 _LIMITS: Final = policy_code.Limits(cpu_seconds=5.0, memory_bytes=64 << 20)
 Attempts = Mapping[str, Callable[[], object]]

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from rewardpool_runtime.guard import kernel, syscalls, view
 
+# They tell nothing of a file's content: names of files are no secret.
 _LEFT_ALONE: Final = kernel.EXECUTE | kernel.READ_DIR | kernel.IOCTL_DEVICE
-"""Rights that tell nothing of what a file has in it: names of files are no secret."""
 
 
 _KEPT_CAPABILITIES: Final = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 10))
@@ -22,8 +22,8 @@ _KEPT_CAPABILITIES: Final = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 
 
 TRAP: by CAP_PERFMON, /proc shows another process's environment in spite of Landlock.
 """
+# Without it root is not root in a user namespace of its own, which each call and each policy's program then has.
 _SETFCAP: Final = 1 << 31
-"""Without it root is not root in a user namespace of its own, which each call and each policy's program then has."""
 
 
 @dataclass(frozen=True, kw_only=True)

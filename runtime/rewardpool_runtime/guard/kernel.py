@@ -20,15 +20,13 @@ _CAPABILITIES: Final = struct.Struct("=6I")
 
 WRITE_FILE, READ_FILE, READ_DIR = 1 << 1, 1 << 2, 1 << 3
 EXECUTE, REFER, TRUNCATE, IOCTL_DEVICE = 1 << 0, 1 << 13, 1 << 14, 1 << 15
-_OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
-"""Rights that a rule for a file may have; others are a folder's."""
+_OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE  # others are a folder's
 _FILE_RIGHTS: Final = {3: 15, 5: 16}
 """By Landlock's version: how many rights on files it knows."""
 SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1, 2
 TCP: Final = 0b11
 
-LEAST_LANDLOCK: Final = 3
-"""Older ones let files be truncated."""
+LEAST_LANDLOCK: Final = 3  # older ones let files be truncated
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

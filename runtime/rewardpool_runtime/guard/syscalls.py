@@ -88,23 +88,20 @@ MACHINES: Final[Mapping[str, Machine]] = {
         },
     ),
 }
-"""By what `platform.machine` names them."""
 
 _SOCKET: Final = {"x86_64": 41, "aarch64": 198}
-_IO_URING_SETUP: Final = 425
-"""System calls of both: their queues make sockets without a system call."""
+_IO_URING_SETUP: Final = 425  # its queues make sockets without a system call
 
 TERMINAL_QUESTIONS: Final = (termios.TCGETS, termios.TIOCGWINSZ, termios.FIOCLEX, termios.FIONREAD)
+# Not F_SETOWN and F_SETSIG, by which the kernel sends signals to others.
 DESCRIPTOR_COMMANDS: Final = (
     fcntl.F_DUPFD, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL, fcntl.F_DUPFD_CLOEXEC,
 )  # fmt: skip
-"""Not F_SETOWN and F_SETSIG, by which the kernel sends signals to others."""
 
 _LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-_X32_BIT = 0x40000000
-"""Marks the calls of a further table that x86-64 has."""
+_X32_BIT = 0x40000000  # marks the calls of a further table that x86-64 has
 _INSTRUCTION = struct.Struct("=HBBI")
 
 

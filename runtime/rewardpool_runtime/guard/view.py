@@ -25,7 +25,6 @@ _KEPT = {
 """Flags that a mount from outside the user namespace has for good, by what `statvfs` calls them."""
 _DETACH = 2
 _PLACES = ("/mnt", "/media", "/srv", "/tmp", "/var/tmp", "/dev/shm", "/run")  # noqa: S108 - covered, in this process alone
-"""Folders to mount on, in the process's own namespace; one of them is in every image."""
 _MAX_LINKS = 40
 
 _libc = ctypes.CDLL(None, use_errno=True)
