@@ -10,10 +10,8 @@ from rewardpool_cli.errors import RefusedError
 
 Groups = Sequence[Sequence[tuple[float, float]]]
 COLOUR: Final = "#4c78a8"
-LARGEST: Final = 1e300
-"""Score whose axis matplotlib can still divide."""
-MOST_POINTS: Final = 5_000
-"""More records than this are drawn as fields, darker where there are more of them."""
+LARGEST: Final = 1e300  # matplotlib can still divide such an axis
+MOST_POINTS: Final = 5_000  # more are drawn as fields, darker where there are more of them
 
 
 def check(path: Path) -> None:

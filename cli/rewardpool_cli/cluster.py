@@ -25,9 +25,7 @@ from rewardpool_kube.resources import DEPLOYMENTS, EVENTS, PODS, POOLS, Object
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 
 FIELD_MANAGER: Final = "rewardpool-cli"
-"""Manager of changes of a pool's spec by a command, in its managedFields."""
 MAX_EVENTS: Final = 500
-"""Warnings read of a namespace; those about pods that are gone are among them."""
 _FORBIDDEN: Final = re.compile(
     r'User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group "[^"]*")?'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'

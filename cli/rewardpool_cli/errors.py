@@ -5,9 +5,7 @@ from typing import Final
 import typer
 
 FAILED: Final = 1
-"""It was tried and failed."""
-REFUSED: Final = 2
-"""Something in the way of asking is wrong, and nothing was changed."""
+REFUSED: Final = 2  # nothing was changed
 
 
 class CommandError(Exception):

@@ -11,7 +11,6 @@ from rewardpool_cli.errors import RefusedError
 
 STANDARD_INPUT: Final = Path("-")
 MAX_BYTES: Final = 64 << 20
-"""Most bytes of a file that is read as a whole."""
 
 ManifestFile = Annotated[
     Path, typer.Option("--file", "-f", metavar="FILE", help="The manifest, as for kubectl apply; - is standard input.")

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+# kubectl finds a program of this name on the PATH and runs it for `kubectl rewardpool`.
 PLUGIN: Final = "kubectl-rewardpool"
-"""kubectl finds a program of this name on the PATH and runs it for `kubectl rewardpool`."""
 
 
 def is_plugin() -> bool:

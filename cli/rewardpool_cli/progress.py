@@ -27,7 +27,6 @@ from rewardpool_local.process import tail
 
 LOOK_SECONDS = 0.5
 LINE_SECONDS = 10.0
-"""Seconds between two lines about a worker that starts, without a terminal."""
 
 
 @dataclass
@@ -40,9 +39,7 @@ class Progress:
     since: dict[tuple[str, int | None], float] = field(default_factory=dict)
     """By worker and process: when it was first seen (monotonic seconds)."""
     reason: str = ""
-    """Last printed reason for a missing score."""
     is_use_printed: bool = False
-    """True if the lines on how to use the pool were printed."""
     is_ready_printed: bool = False
 
     def poll(self, now: float) -> RewardPool | None:

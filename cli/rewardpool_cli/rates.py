@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rewardpool_api import RewardPool
 
+# Without requests for a router's own list and health.
 REQUESTS: Final = "smg_router_requests_total"
-"""Requests for workers, without those for a router's own list and health."""
 
 
 class Rates:

@@ -14,8 +14,8 @@ PLAIN_WIDTH = 160
 out = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
 err = Console(stderr=True, width=None if sys.stderr.isatty() else PLAIN_WIDTH, highlight=False)
 
+# Every other phase is trouble.
 PHASE_STYLES = {"Ready": "green", "Starting": "yellow", "Parked": "cyan", "Draining": "cyan", "Pending": "yellow"}
-"""Styles of a worker's phases; every other phase is trouble."""
 
 
 def log_to_screen() -> None:

@@ -30,7 +30,6 @@ class Process:
     in_flight: int | None = None
     revision: str = ""
     place: str = ""
-    """Its node, or its process id."""
     age_seconds: int | None = None
 
 

@@ -26,8 +26,7 @@ from rewardpool_cli.program import is_plugin
 from rewardpool_kube.configuration import is_configured
 from rewardpool_local.folder import PoolFolder, all_folders, folder_of
 
-_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-"""Form of names, by RFC 1123; the API decides the rest."""
+_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # RFC 1123; the API decides the rest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,8 @@ from rewardpool_cli.screens import wanted_replicas
 
 LOOK_SECONDS: Final = 1.0
 UNSEEN_SECONDS: Final = 30.0
-"""Seconds in which a running operator has seen a change."""
+# Beyond the pool's own deadline, which the operator judges; for a drain of old workers there is more.
 GRACE_SECONDS: Final = 60.0
-"""Beyond the pool's own deadline, which the operator judges; for a drain of old workers there is more."""
 
 _STOPPED: Final = frozenset(
     {

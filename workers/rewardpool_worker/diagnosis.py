@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
 
-LOG_TAIL_BYTES = 64 * 1024
-"""Bytes of a log's end to give to `diagnose`: the cause may stand above 20 KB of usage text or tracebacks."""
+LOG_TAIL_BYTES = 64 * 1024  # the cause may stand above 20 KB of usage text or tracebacks
 KEPT_LINES = 12
-KEPT_CHARACTERS = 300
-"""Per line; Kubernetes takes at most 1024 characters in an event and 32 KiB in a condition."""
+KEPT_CHARACTERS = 300  # of a line; Kubernetes takes 1024 characters in an event and 32 KiB in a condition
 
 
 @dataclass(frozen=True)
@@ -23,9 +21,7 @@ class Diagnosis:
     """Reason why a process ended."""
 
     reason: ConditionReason
-    """One CamelCase word, for conditions and events."""
     message: str
-    """One line: what happened, what to do, and the line of the log that says so."""
     log: tuple[str, ...] = ()
     """The last lines of the log, shortened, without secrets."""
 
@@ -212,9 +208,8 @@ def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Di
 
 _FETCH_REASONS = DOWNLOAD_REASONS | {ConditionReason.FUNCTION_NOT_FOUND, ConditionReason.FUNCTION_NOT_FETCHED}
 _DOWNLOAD = re.compile(rf"(?P<reason>{'|'.join(sorted(_FETCH_REASONS))}): (?P<message>.+)")
-"""The last line of what failed to fetch a model in front of an engine of one machine, or a function's code in a pod."""
+# SGLang prints this line before it kills all of its processes, itself among them, because one of them failed.
 _KILLS_ITSELF = re.compile(r"It usually means (the|one) child failed")
-"""Line that SGLang prints before it kills all of its processes, itself among them, because one of them failed."""
 
 
 def _ending(exit_code: int | None) -> tuple[str, bool]:
@@ -236,12 +231,12 @@ def _last_error(lines: list[str]) -> str:
 
 
 _ERROR = re.compile(r"\b\w*(Error|Exception)\b|error:")
+# A traceback's source, and vLLM's errors that say only that another one stands above.
 _POINTS_ELSEWHERE = re.compile(r"^\s*raise |See root cause above|See stack trace \(above\)")
-"""A traceback's source, and vLLM's errors that say only that another one stands above."""
 
 
+# vLLM's lines begin with process, level, time and place in its source.
 _PREFIX = re.compile(r"^(\(\w[\w-]* pid=\d+\) )?((INFO|WARNING|ERROR) \d\d-\d\d [\d:]{8} \[[\w.]+:\d+\] ?)?")
-"""Prefix of vLLM's lines: process, level, time and place in its source."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SECRETS = (
     (re.compile(r"(?i)\b(bearer)\s+\S+"), r"\1 ***"),

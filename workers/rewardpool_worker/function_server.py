@@ -59,11 +59,9 @@ log = logging.getLogger("rewardpool.worker")
 
 
 Handler = Any
-"""aiohttp's type of a handler, which it does not export."""
 
 PROBE_DEADLINE_SECONDS = 30.0
 _WHOSE = {"verifier": "the function, or of that sample", "policy": "that sample's response", "infra": "this machine"}
-"""Fault of a probe sample without a score, by the fault of the outcome."""
 EXIT_NOT_STARTED = 1
 
 

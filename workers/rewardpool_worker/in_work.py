@@ -16,8 +16,7 @@ from contextlib import contextmanager
 
 from rewardpool_api.names import SERIES_REQUEST_SECONDS
 
-SCRAPE_HEADER = "X-Prometheus-Scrape-Timeout-Seconds"
-"""Sent by Prometheus, and by no router."""
+SCRAPE_HEADER = "X-Prometheus-Scrape-Timeout-Seconds"  # sent by Prometheus, and by no router
 _ID = re.compile(r"[A-Za-z0-9-]{1,128}")
 
 

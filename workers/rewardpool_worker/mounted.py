@@ -15,7 +15,6 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 WORKER_ZIP: Final = "rewardpool_worker.zip"
-"""Run it by `python rewardpool_worker.zip PROGRAM`, see `rewardpool_worker.engine_side.__main__`."""
 ROUTER_LAUNCHER: Final = "router_launcher.py"
 API_MODULES: Final = (
     "__init__.py",
@@ -26,7 +25,6 @@ API_MODULES: Final = (
     "teacher_wire.py",
     "tokenizer_files.py",
 )
-"""Modules of `rewardpool_api`: both ends read and write by the same modules."""
 
 
 def worker_files() -> dict[str, str]:

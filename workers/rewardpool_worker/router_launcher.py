@@ -23,10 +23,8 @@ from pathlib import Path
 FILES_PER_REQUEST = 2
 FILES_FOR_OTHERS = 64
 LEAST_FILES = 1024
-HEAD_BYTES = 400 << 10
-"""Bytes of a connection whose request's head does not end; sglang-router waits for it without a deadline."""
-OWN_BYTES = 640 << 20
-"""Bytes of the program and its tree of prefixes, when the tree is full."""
+HEAD_BYTES = 400 << 10  # of a connection; sglang-router waits for the end of a head without a deadline
+OWN_BYTES = 640 << 20  # the program and its tree of prefixes, when the tree is full
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 KEY_FLAGS = ("--api-key", "--control-plane-api-keys", "--tenant-api-key")
 

@@ -14,23 +14,17 @@ class Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=names.POOL_NAME_PATTERN)
-    """Name of the entry, and of the pool in its manifest."""
     repository: str = Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")
     """`ORG/NAME` on the hub."""
     also: tuple[str, ...] = ()
-    """Other repositories of the same class and head; another size may take another number of GPUs."""
     architecture: str
-    """Value of `architectures` in config.json."""
     kind: str
-    """Source of the score: a head of one label, words that a judge writes …"""
     spec: dict[str, Any] | None
     """`spec` of the manifest that serves it, without the source; None where no engine can."""
     also_on: tuple[EngineName, ...] = ()
-    """Other engines that serve it by the same manifest."""
     run: str | None
     """Part of it that was run: a tiny model of the same class on a CPU. None for nothing; never the real one."""
     notes: str = ""
-    """Limitations, with their reasons."""
 
     @property
     def manifest(self) -> dict[str, Any] | None:

@@ -15,14 +15,11 @@ ONE_LABEL: Final = tuple(
     f"{family}ForSequenceClassification"
     for family in ("Llama", "Qwen2", "Qwen3", "Qwen2Moe", "Qwen3Moe", "Mistral", "Mixtral", "Gemma", "Gemma2", "Phi3")
 )
-"""Classes with a linear head over the last token that vLLM serves, by its class for language models of that family."""
+# An engine refuses to start where a longer context does not fit beside the weights.
 LONGEST: Final = 16_384
-"""Tokens: longer contexts are not requested, since an engine refuses to start where one does not fit beside the
-weights."""
+# transformers writes neither `num_labels` nor `id2label` where there are two.
 _LABELS_IF_UNSAID: Final = 2
-"""transformers writes neither `num_labels` nor `id2label` where there are two."""
 _SCORING_MAPS: Final = ("AutoModelForSequenceClassification", "AutoModel")
-"""Entries of `auto_map` whose code computes the score."""
 _DTYPES: Final = ("bfloat16", "float16", "float32")
 _TOKEN_LEVEL: Final = {
     "Qwen2ForRewardModel": (
@@ -35,7 +32,6 @@ _TOKEN_LEVEL: Final = {
         " product are the other choices of spec.model.head.aggregate",
     ),
 }
-"""Classes with a value for each token that vLLM has itself, so that the code beside such checkpoints is not needed."""
 _KNOWN_REFUSALS: Final = {
     "InternLM2ForRewardModel": "its score is read at a token that its own code appends, and auto_map does not name it",
 }

@@ -20,8 +20,7 @@ from rewardpool_cli.options import AsJson, Context, Local, Namespace
 from rewardpool_cli.targets import Target, Where, locate
 from rewardpool_kube.configuration import is_configured
 
-CLUSTER_SECONDS: Final = 12.0
-"""For the credentials, then for all calls side by side: five each, and some to spare."""
+CLUSTER_SECONDS: Final = 12.0  # for the credentials, then for all calls side by side: five each
 STYLES: Final = {"ok": "green", "warning": "yellow", "missing": "yellow", "failed": "red"}
 NO_CLUSTER: Final = Finding(
     place="cluster",

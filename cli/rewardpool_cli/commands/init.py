@@ -20,7 +20,6 @@ from rewardpool_cli.targets import Where, locate
 
 SOURCES: Final = "hf://ORG/NAME, file:///ABSOLUTE/PATH or python://MODULE:FUNCTION"
 MANIFEST, CONFIG = "pool.yaml", "train.yaml"
-"""File names for the manifest and the config."""
 _REPLICAS: Final = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 _FUNCTION_NOTE: Final = "The function is called as compute_score(data_source, solution_str, ground_truth, extra_info)"
 _CONFIG: Final = """# Scores by the pool {pool}. Every key: docs/reference-config.md.

@@ -26,11 +26,8 @@ if TYPE_CHECKING:
     from rewardpool_cli.cluster import Cluster
 
 MAX_STREAMS: Final = 32
-"""Containers whose logs are read at a time."""
 LOOK_SECONDS: Final = 3.0
-"""Between looks for containers that started since, while following."""
 TAIL_BYTES: Final = 1 << 20
-"""Read of the end of a file at most."""
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 _STYLES: Final = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
@@ -135,7 +132,6 @@ class Source:
     pod: str
     container: str
     start: str
-    """Identifies one start of the container."""
     who: str
 
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 1.0
 UNSEEN_SECONDS: Final = 30.0
-"""Seconds in which a running operator has seen a request."""
-LONGEST_SECONDS: Final = 1800.0
-"""Workers learn a key in two minutes, routers change in some minutes; who waits longer reads why and is let go."""
+LONGEST_SECONDS: Final = 1800.0  # workers learn a key in two minutes, routers change in some minutes
 
 
 def rotate_key(

@@ -23,7 +23,6 @@ from rewardpool_simulator.shared import NAME, SharedComparison, SharedTrace, com
 from rewardpool_simulator.trace import Trace, TraceError, parse_document, parse_trace
 
 COLLECT_EVERY: Final = 50_000
-"""Threshold of the garbage collector's youngest generation."""
 
 
 def simulate(

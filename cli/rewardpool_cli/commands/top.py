@@ -25,12 +25,9 @@ if TYPE_CHECKING:
     import aiohttp
 
 LOOK_SECONDS = 2.0
-MAX_MEASURED = 20
-"""Pools whose samples per second are measured: every router of each is asked through the API server."""
+MAX_MEASURED = 20  # every router of each is asked through the API server
 METRICS_SECONDS = 1.0
-"""For the metrics of a router on this machine, which are in its memory."""
-EMPTY_LINES = 4
-"""Lines of the screen that are not rows: titles and the line below."""
+EMPTY_LINES = 4  # titles and the line below
 
 
 def top(
@@ -66,7 +63,6 @@ class Row:
     """Requests at workers; None while the routers' metrics are missing."""
     waiting: int | None
     samples_per_second: float | None
-    """None where it is not known."""
     tokens_in_flight: int | None
     """None where no job says how long its samples are, as for the next two."""
     tokens_waiting: int | None

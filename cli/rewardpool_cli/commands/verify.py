@@ -32,9 +32,7 @@ from rewardpool_control.golden_set import GoldenSet, GoldenSetError, GoldenText,
 
 MOST_TEXTS: Final = 100_000
 SHOWN: Final = 10
-"""Texts in the table; --json has all."""
 LINE_SECONDS: Final = 10.0
-"""Seconds between two lines of progress, without a terminal."""
 OWN_TEXTS: Final = (
     "ok",
     "The sky is blue.",
@@ -47,7 +45,6 @@ OWN_TEXTS: Final = (
     "    spaces,\ttabs\nand lines   ",
     "!?.,;:-()[]{}<>",
 )
-"""Scored where no file names texts: short ones that fit into every model."""
 
 
 def verify(

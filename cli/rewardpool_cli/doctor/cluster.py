@@ -23,18 +23,14 @@ from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_kube.resources import DEPLOYMENTS, Resource
 
 CALL_SECONDS: Final = 5.0
-"""Seconds of each call; all are made side by side."""
-LEAST_MINOR: Final = 30
-"""Minor version of Kubernetes 1.x that the chart needs, too."""
+LEAST_MINOR: Final = 30  # of Kubernetes 1.x
 RIGHTS: Final = {"get": True, "list": True, "create": False}
 """Rights on rewardpools, and whether pools cannot be used without it: who trains makes none."""
 MOST_NAMED: Final = 3
-"""Fields that are named of those that a schema lacks."""
 
 _CRD: Final = f"{names.PLURAL}.{names.GROUP}"
 _VERSION_LABEL: Final = "app.kubernetes.io/version"
 _OPERATOR: Final = "app.kubernetes.io/component=operator,app.kubernetes.io/part-of=rewardpool"
-"""Labels of the chart's Deployment."""
 _REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 _INSTALL: Final = "install the chart, or `rewardpool crd | kubectl apply --server-side -f -`, as an administrator"
 _FIRST: Final = "repair the API server's line first"
@@ -54,7 +50,6 @@ class Seen:
     """Answers of the API server."""
 
     version: str | Unknown
-    """As in v1.34.4."""
     served: Sequence[str] | Unknown
     """Versions of RewardPools; none where it knows no RewardPools."""
     fields: frozenset[str] | Unknown

@@ -7,7 +7,6 @@ from typing import Literal
 State = Literal["ok", "warning", "missing", "failed"]
 """`warning`: it works, and something may go wrong. `failed`: it is there and does not work, or that is unknown."""
 Place = Literal["machine", "cluster"]
-"""Place where pools run that use it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +23,6 @@ class Finding:
     found: str
     remedy: str = ""
     essential: bool = False
-    """True if no pool of that place can be used without it."""
 
     def __post_init__(self) -> None:
         if self.state != "ok" and not self.remedy:

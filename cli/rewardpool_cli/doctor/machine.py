@@ -32,15 +32,11 @@ from rewardpool_runtime.listeners import HOST, HeldPort
 from rewardpool_runtime.state_files import state_dir
 from rewardpool_worker.engines.engine import engine_for
 
-PROGRAM_SECONDS: Final = 15.0
-"""For interpreters and nvidia-smi, which start slowly where a disk or a driver is cold."""
+PROGRAM_SECONDS: Final = 15.0  # interpreters and nvidia-smi start slowly where a disk or a driver is cold
 FILE_SECONDS: Final = 5.0
 SPARE_SECONDS: Final = 1.0
-"""After a program's own deadline."""
 ENGINES: Final = ("vllm", "sglang", "transformers")
-"""Those that are packages of the server's interpreter."""
-IN_FLIGHT: Final = 1024
-"""Requests in flight of one process that the limit of open files should allow: a burst of rollouts."""
+IN_FLIGHT: Final = 1024  # a burst of rollouts of one process
 
 
 def checks(environ: Mapping[str, str]) -> list[Check]:

@@ -15,7 +15,6 @@ class Check:
 
     place: Place
     name: str
-    """Name in the line that reports a failed or hanging check."""
     run: Callable[[], Sequence[Finding]]
     seconds: float
     """Until it is given up. A check that starts programs or asks servers ends these earlier itself."""

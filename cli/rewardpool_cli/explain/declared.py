@@ -10,7 +10,6 @@ from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation
 from rewardpool_cli.explain.pods import cause_of, meaning_of
 
 SEEN_WITHIN_SECONDS: Final = 15
-"""Seconds in which a running operator has seen a new pool."""
 
 _ROLLOUT_REASONS: Final = frozenset(
     {
@@ -94,7 +93,6 @@ _FAILING: Final = {
     ConditionReason.API_SERVER_UNREACHABLE: "it is tried again every few seconds; see whether the API server is well",
     ConditionReason.STATUS_NOT_WRITTEN: "let the operator patch rewardpools/status: its Role there",
 }
-"""Reason why the operator does not do all of its work for a pool -> what to do. No pod and no node is to blame then."""
 
 
 def failing_explanations(evidence: Evidence) -> list[Explanation]:

@@ -78,9 +78,7 @@ class Explanation:
     kind: Kind
     what: str
     said: str = ""
-    """Words of Kubernetes, the engine or the operator, unchanged."""
     next: tuple[str, ...] = ()
-    """Next steps, best first; a command where there is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +95,7 @@ class Evidence:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Kinds that could not be read, such as `pods` -> why."""
     is_local: bool = False
-    """A pool on one machine: processes and no pods."""
     program: str = "rewardpool"
-    """Name by which the user calls the command line, for commands to copy."""
 
     def pods_of(self, component: str) -> tuple[Object, ...]:
         mine = [pod for pod in self.pods if is_managed(pod) and not is_over(pod)]

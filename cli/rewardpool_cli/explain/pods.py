@@ -33,7 +33,6 @@ CAUSE_OF_REASON: Final[dict[str, Cause]] = {
     ConditionReason.FAILED_CREATE: Cause.NO_PODS_MADE,
     ConditionReason.UNSCHEDULABLE: Cause.UNSCHEDULABLE,
 }
-"""A condition's reason -> what it means here; Kubernetes' own words are looked into instead."""
 
 
 def cause_of(reason: str) -> Cause:
@@ -50,7 +49,6 @@ _MISSING: Final = (
     ),
     (re.compile(r"hostPath type check failed: (\S+)"), Cause.MISSING_PATH),
 )
-"""The kubelet's words for missing objects that a pod needs."""
 _INSUFFICIENT: Final = re.compile(r"Insufficient ([^\s,.]+(?:\.[^\s,.]+)*(?:/[^\s,.]+)?)")
 
 
@@ -69,7 +67,6 @@ class PodProblem:
     cause: Cause
     said: str = ""
     name: str = ""
-    """Name of the missing object, or of the reason for which a download fails."""
 
 
 def pod_explanations(evidence: Evidence, component: str) -> list[Explanation]:

@@ -10,7 +10,6 @@ from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, counte
 from rewardpool_cli.explain.foresight import foresight_explanations
 
 MOST_REPLICAS: Final = 10_000
-"""Bound of spec.autoscaling.maxReplicas."""
 
 
 def scaling_explanations(evidence: Evidence) -> list[Explanation]:

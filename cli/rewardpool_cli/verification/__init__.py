@@ -13,12 +13,11 @@ from typing import Any, Final
 from rewardpool_api.engines import engines_where
 
 OnProgress = Callable[[int], None]
-"""Receives how much is done."""
 STEPS: Final = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 """By dtype: the distance between two neighbouring numbers from 1 to 2. From 8 to 16 it is eight times that."""
 STEPS_ALLOWED: Final = 4
+# For a score from 1 to 2; the sums of a model in float32 come out differently by far less.
 FLOAT32_ALLOWED: Final = 1e-4
-"""For a score from 1 to 2; the sums of a model in float32 come out differently by far less."""
 DECADES: Final = range(-7, 1)
 """Powers of ten at which the histogram's bins begin; below the first lies one more, and the last has no end."""
 
@@ -50,7 +49,6 @@ class Compared:
     score: float | None
     """The pool's; None where it gave none."""
     problem: str | None
-    """Reason why it gave none, in words."""
     allowed: float
 
     @property

@@ -20,23 +20,16 @@ from rewardpool_api import RewardPoolSpec
 from rewardpool_api.engines import setting_against
 from rewardpool_cli.verification import Tolerance
 
-GROUPS, MEMBERS = 4, 8
-"""Samples that begin alike, as the responses to one prompt do."""
-PROMPT_TOKENS: Final = 160
-"""More than a block of any engine's prefix cache, which is up to 128 tokens."""
+GROUPS, MEMBERS = 4, 8  # samples that begin alike, as the responses to one prompt do
+PROMPT_TOKENS: Final = 160  # more than a block of any engine's prefix cache, which is up to 128 tokens
 RESPONSE_TOKENS: Final = (16, 96)
-TOKENS: Final = range(10, 250)
-"""Token ids that every vocabulary has, and none of which is special in most."""
-LONG_TOKENS: Final = 10_240
-"""Tokens of all long samples together: more than engines compute in one step, by default 2,048 to 8,192."""
+TOKENS: Final = range(10, 250)  # in every vocabulary, and none of them special in most
+LONG_TOKENS: Final = 10_240  # more than engines compute in one step, by default 2,048 to 8,192
 LONGEST: Final = 2048
 MOST_LONG: Final = 40
 MOST_TEXTS: Final = 64
-"""Texts of a file that are read."""
 BATCH: Final = 16
-"""Samples of a request, as a trainer sends them."""
 SPLIT: Final = 4
-"""Samples of a request of another order."""
 
 Sample = str | tuple[int, ...]
 """A text, or token ids."""
@@ -77,7 +70,6 @@ class Samples:
     groups: tuple[range, ...]
     """Positions of those whose order matters to a trainer."""
     long: range = range(0)
-    """Positions of long ones, in no group."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +229,6 @@ class Certificate:
 
     replicas: tuple[str, ...]
     reference: str
-    """The replica that most others agree with."""
     findings: tuple[Finding, ...]
     remedies: tuple[str, ...]
     """Remedies, the first one first; empty where it holds."""

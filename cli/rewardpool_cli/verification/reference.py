@@ -18,7 +18,6 @@ PASSED_VARIABLES: Final = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "HF_ENDPOINT", "HF_HUB_OFFLINE"),
 )
-"""Variables of the caller's environment for the process that loads the model."""
 
 
 class NoReferenceError(Exception):
@@ -32,7 +31,6 @@ class Reference:
     device: str
     """As torch calls it; the weights, four bytes each, need room there."""
     trust_remote_code: bool
-    """True if the checkpoint's own code may run on this machine."""
 
 
 def checkpoint_of(pool: RewardPool) -> str:

@@ -39,18 +39,13 @@ from rewardpool_runtime.listeners import check_listener
 from rewardpool_runtime.untrusted import printable, without_secrets
 
 REQUEST_SECONDS: Final = 120.0
-"""For one answer. A replica that gives none in time is asked nothing more."""
 REPLICA_SECONDS: Final = 1800.0
-"""For all that a replica is asked."""
 CONNECT_SECONDS: Final = 5.0
 MOST_REPLICAS: Final = 64
-MOST_WORDS: Final = 500
-"""Characters of why a replica gives no numbers."""
+MOST_WORDS: Final = 500  # characters
 TOP_K: Final = 8
-"""Most likely tokens of each position that are requested from a teacher."""
 
 Progress = Callable[[str, int], AbstractContextManager[OnProgress]]
-"""Shows how much of a total is done, by the name of whom it is asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +61,6 @@ class Asked:
     """Questions to a pool's workers."""
 
     fields: Mapping[str, str]
-    """Fields of each request: what is to score."""
     key: str | None
     top_k: int | None
     """Vocabulary of a teacher; None for a model that scores."""

@@ -17,7 +17,6 @@ from rewardpool_api.names import ENV_MODEL_PATH
 LANGUAGE_MODEL, CLASSIFIER = "ForCausalLM", "ForSequenceClassification"
 SOFTCAP = "final_logit_softcapping"
 SCALES = ("logit_scale", "logits_scaling", "lm_head_multiplier", "output_multiplier_scale", "dim_model_base")
-"""Fields of config.json by which models change logits after their language-model head, or what goes into it."""
 
 
 class HeadError(ValueError):
@@ -29,11 +28,9 @@ class Checkpoint:
     """Files against which a head is resolved."""
 
     config: dict[str, Any]
-    """Its config.json."""
     lookup: Callable[[str], list[int]]
     """From a token as somebody wrote it to its ids: one where it is a token."""
     spell: Callable[[int], str]
-    """From a token's id to its spelling in the vocabulary."""
 
     @property
     def architecture(self) -> str:

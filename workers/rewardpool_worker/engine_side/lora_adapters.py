@@ -21,11 +21,10 @@ from typing import Any
 from rewardpool_api.names import ENV_ADAPTERS, ENV_MODEL_PATH
 
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Ranks for which vLLM has buffers."""
 HEAD = "score"
-"""Transformers' name of the head of `…ForSequenceClassification` of language models."""
 PREFIX = "base_model.model."
-"""PEFT's, in front of the names of a model's layers."""
+# Other values change the base's weights, or what is done with the matrices: PiSSA, OLoRA, CorDA, LoftQ, DoRA and their
+# like.
 HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "bias": ("none",),
     "use_dora": (False,),
@@ -36,8 +35,6 @@ HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "trainable_token_indices": (None,),
     "use_qalora": (False,),
 }
-"""Fields of adapter_config.json with the values by which an adapter is its two matrices per layer and nothing else.
-Others change the base's weights, or what is done with the matrices: PiSSA, OLoRA, CorDA, LoftQ, DoRA and their like."""
 
 Shape = tuple[int, ...]
 
@@ -53,9 +50,7 @@ class Adapter:
     name: str
     path: str
     config: Mapping[str, Any]
-    """Its adapter_config.json."""
     shapes: Mapping[str, Shape]
-    """Shapes of the tensors in its adapter_model.safetensors."""
 
 
 Flags = Callable[[Sequence[Adapter], Mapping[str, Shape], Sequence[str]], list[str]]

@@ -24,20 +24,16 @@ from typing import Any
 
 from rewardpool_worker.engine_side.lora_adapters import HEAD, PREFIX, Adapter, AdapterError, Shape
 
-OWN_HEAD = Path("own-head", "head.safetensors")
-"""In the folder of an adapter's copy: not beside its matrices, where SGLang reads every file."""
+OWN_HEAD = Path("own-head", "head.safetensors")  # not beside the adapter's matrices, where SGLang reads every file
 COPIES = "rewardpool-adapters-"
-"""Prefix of the folders of copies; the number of their process follows."""
 STACKS = (
     ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     ("self_attn.o_proj",),
     ("mlp.gate_proj", "mlp.up_proj"),
     ("mlp.down_proj",),
 )
-"""Layers that SGLang computes in one piece."""
 BLOCK = re.compile(r"(model\.layers\.\d+)\.(" + "|".join(re.escape(part) for stack in STACKS for part in stack) + ")")
-PEFT_ALPHA = 8
-"""PEFT's lora_alpha where a file says none."""
+PEFT_ALPHA = 8  # where a file says none
 
 
 def flags(adapters: Sequence[Adapter], base: Mapping[str, Shape], argv: Sequence[str]) -> list[str]:

@@ -41,11 +41,10 @@ from rewardpool_worker.engine_side.writable_home import make_home_writable
 log = logging.getLogger("rewardpool.worker")
 
 HEAD = "score"
-"""Name of the head in SGLang's reward models."""
 
 FREEZE_SECONDS = 30.0
-"""For SGLang to listen, and to freeze its garbage collectors."""
 
+# Those that start a server without the middleware, with the one value of each that does not.
 SECOND_SERVERS: Mapping[str, Any] = {
     "tokenizer_worker_num": 1,  # each would import the application anew, without the middleware
     "grpc_port": None,
@@ -58,7 +57,6 @@ SECOND_SERVERS: Mapping[str, Any] = {
     "disaggregation_mode": "null",
     "remote_instance_weight_loader_start_seed_via_transfer_engine": False,
 }
-"""Arguments of SGLang that start a server without the middleware, and the one value of each that does not."""
 SECOND_SERVER_VARIABLES = ("SGLANG_GRPC_PORT", "SGLANG_RUST_SERVER", "SMG_SGLANG_ZMQ_HANDSHAKE")
 
 

@@ -20,10 +20,8 @@ from rewardpool_worker.engine_side.middleware.checkpoint import Checkpoint
 
 log = logging.getLogger("rewardpool.worker")
 
-BYTES_PER_VALUE: Final = 8
-"""A logit and its log-probability, both in float32."""
-LEAST_FREE: Final = 0.9
-"""Share of a GPU's memory that is free where the engine has it for itself; drivers have some."""
+BYTES_PER_VALUE: Final = 8  # a logit and its log-probability, both in float32
+LEAST_FREE: Final = 0.9  # drivers have some of a GPU that the engine has for itself
 NVIDIA_SMI_SECONDS: Final = 20.0
 _MIB: Final = 1 << 20
 
@@ -44,7 +42,6 @@ class MemoryFlag:
 
     name: str
     of: Literal["total", "free"]
-    """Which memory it is a fraction of."""
     default: float | None = None
     """What the engine takes without the flag; None where that depends on the GPU and leaves room."""
 

@@ -166,11 +166,9 @@ class RewardModel:
         self._model = model
         self._tokenizer = tokenizer
         self._scoring_tokenizer = _Rendered(scoring_tokenizer)
-        self.max_model_len = max_model_len
-        """Tokens."""
+        self.max_model_len = max_model_len  # tokens
         embeddings = model.get_input_embeddings()
         self.vocabulary = int(getattr(embeddings, "num_embeddings", 0) or model.config.get_text_config().vocab_size)
-        """Token ids go from 0 to one less."""
         self._has_own_way = callable(getattr(model, "get_score", None))
         self._padding: str | None = None
         self._is_calibrated = False

@@ -44,8 +44,7 @@ Ids = list[int]
 
 log = logging.getLogger("rewardpool.worker")
 
-KEEP_ALIVE_SECONDS = 120
-"""Longer than routers keep an idle connection, so that none is closed under a request."""
+KEEP_ALIVE_SECONDS = 120  # longer than routers keep an idle connection, so that none is closed under a request
 EXIT_REFUSED = 1
 EXIT_GPU_LOST = 3
 

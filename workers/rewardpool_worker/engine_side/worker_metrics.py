@@ -20,10 +20,8 @@ METRICS_PATH = "/metrics"
 _ODD_VERSION = re.compile(r"version\s*=(?!\d{1,4}(\.\d{1,4})*\s*([;,]|$))")
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Buckets of a request's time: from a function of microseconds to the longest wait of a router."""
 
 PLACES = "rewardpool_worker_places"
-"""As `rewardpool_api.names.SERIES_PLACES`."""
 FAILURES = {
     "sample_too_long": ("policy",),
     "invalid_sample": ("verifier",),

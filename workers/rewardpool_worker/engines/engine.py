@@ -14,14 +14,11 @@ class Engine:
 
     name: str
     launch: Callable[[RewardPoolSpec, LaunchTarget], Launch]
-    """From spec and target to command line; pure."""
     default_image: str | None
     """Stock image for `spec.engine.image`; None: RewardPool's own image."""
     packages: tuple[str, ...] = ()
     end_seconds: int = 15
-    """Seconds that it may take to end after its last answer; in a cluster it is killed then."""
     has_s3_client: bool = False
-    """True if the stock image brings boto3; every one brings the hub's client."""
     sockets_variable: str | None = None
     """Variable that names the folder of the sockets by which its processes speak to each other."""
 

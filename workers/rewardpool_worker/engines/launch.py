@@ -16,16 +16,13 @@ class LaunchTarget:
     """Place where one worker runs: a pod's container, or a process of this machine."""
 
     python: tuple[str, ...] = ("python3",)
-    """The program that runs Python there, with its own arguments."""
     served_name: str
     host: str
     port: int
     files_dir: str = names.FILES_DIR
-    """Folder with the mounted files, see `rewardpool_worker.mounted`."""
     key_file: str | None = None
     """File with the pool's key; None lets everybody score."""
     claim_dir: str | None = None
-    """Folder where the claim of a `pvc://` source is mounted."""
     modules_dir: str | None = "/tmp/rewardpool-modules"  # noqa: S108 - inside a pod, which nobody else writes to
     """Folder for the copies of a checkpoint's own code that are run; None leaves it to the engine. A pod has one of its
     own: in a cache that pods share, one could run what another is writing."""
@@ -34,9 +31,7 @@ class LaunchTarget:
     adapters_dir: str | None = None
     """Folder with a folder for each adapter, see `adapter_path`; None leaves each where its source says."""
     is_pod: bool = True
-    """True if its variables are those of image and manifest alone; else they are those of a user's shell too."""
     sleeps: bool = False
-    """True if somebody there puts engines to sleep and wakes them; else none is started so that it could be."""
 
     @property
     def program(self) -> str:
@@ -72,7 +67,6 @@ def model_path(spec: RewardPoolSpec, target: LaunchTarget) -> str:
 
 
 LINK: Final = "current"
-"""In an adapter's folder, what leads to the files of one that was downloaded."""
 
 
 def adapter_path(adapter: AdapterSpec, target: LaunchTarget) -> str:

@@ -19,9 +19,9 @@ from rewardpool_worker.engines.launch import (
     trust_flags,
 )
 
+# What `vllm serve` runs. The program `vllm` itself, and `vllm.entrypoints.cli.main`, end at once where the wheel has
+# another name than `vllm`, as the one for CPUs has: they look up the version of a package of that name.
 SERVER_MODULE = "vllm.entrypoints.launchers.api_server.entry"
-"""The module that `vllm serve` runs. The program `vllm` itself, and `vllm.entrypoints.cli.main`, end at once where the
-wheel has another name than `vllm`, as the one for CPUs has: they look up the version of a package of that name."""
 MIDDLEWARE = "rewardpool_worker.engine_side.middleware.score.ScoreMiddleware"
 WHOLE_CHECKPOINT = "rewardpool_worker.engine_side.whole_checkpoint.WholeCheckpoint"
 

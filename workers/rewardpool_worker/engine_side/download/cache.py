@@ -30,7 +30,6 @@ from rewardpool_worker.engine_side.download.plain_file import open_to_append, re
 from rewardpool_worker.engine_side.download.release import Release, RemoteFile, Source
 
 THREADS = 8
-"""Files fetched or read side by side."""
 
 
 class StoppedError(RuntimeError):
@@ -58,7 +57,6 @@ class CheckedFile:
     """One file of a release, as a record has it."""
 
     name: str
-    """Name of the content in the cache."""
     size: int
     """Bytes."""
     digest: str
@@ -66,7 +64,6 @@ class CheckedFile:
 
 
 Record = Mapping[str, CheckedFile]
-"""The files of a release that was checked, by their paths."""
 
 
 @dataclass(frozen=True)

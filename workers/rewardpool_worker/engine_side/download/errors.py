@@ -21,7 +21,6 @@ class DownloadError(RuntimeError):
 
 
 PASSING_ATTEMPTS = 6
-"""For what passes by itself: a busy server, a broken connection."""
 
 
 def disk_error(error: OSError) -> DownloadError | None:

@@ -21,13 +21,12 @@ from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 from rewardpool_worker.engine_side.download.errors import PASSING_ATTEMPTS, DownloadError, disk_error
 from rewardpool_worker.engine_side.download.release import Release, RemoteFile
 
+# Of everything that the HTTP client below the library raises: requests', httpx' or httpx2's, by its version.
 _TRANSPORT: type[Exception] = HfHubHTTPError.__bases__[0]
-"""Base of everything that the HTTP client below the library raises: requests', httpx' or httpx2's, by its version."""
 _OTHER_WEIGHTS = re.compile(
     r"(^|/)(pytorch_model|tf_model|flax_model|rust_model)[^/]*$|\.(h5|msgpack|ot|onnx|onnx_data|gguf|tflite|pth|ckpt|pt)$"
     r"|^(original|onnx|openvino|coreml)/"
 )
-"""Weights in other formats than safetensors."""
 
 
 class HubSource:

@@ -20,10 +20,9 @@ from rewardpool_worker.engine_side.download.plain_file import open_to_append, re
 
 BEAT_SECONDS = 5.0
 DEAD_SECONDS = 30.0
+# Where there is no flock, two may write a heartbeat at the same moment; the one whose is there after this has it.
 SETTLE_SECONDS = 2.0
-"""Where there is no flock, two may write a heartbeat at the same moment; the one whose is there after this has it."""
-MOST_NAME = 253
-"""Characters of a machine's name."""
+MOST_NAME = 253  # characters
 _NO_FLOCK = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL)
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import IO
 
-MOST_TEXT_BYTES = 32 << 20
-"""Bytes of a record; one of ten thousand files takes two."""
+MOST_TEXT_BYTES = 32 << 20  # a record of ten thousand files takes two MiB
 
 
 def open_to_append(path: Path) -> IO[bytes]:

@@ -26,8 +26,7 @@ from rewardpool_worker.engine_side.download.progress import Progress, ProgressMo
 from rewardpool_worker.engine_side.download.release import Source
 from rewardpool_worker.engine_side.download.run import Download
 
-MAX_MESSAGE = 2000
-"""Characters; Kubernetes keeps 4096 bytes."""
+MAX_MESSAGE = 2000  # characters; Kubernetes keeps 4096 bytes
 
 
 def main(argv: Sequence[str]) -> int:

@@ -17,7 +17,6 @@ from rewardpool_api.names import DOWNLOAD_PATH
 
 TICK_SECONDS = 1.0
 LINE_SECONDS = 10.0
-"""Between two lines in the log."""
 
 
 class Progress:
@@ -28,7 +27,6 @@ class Progress:
         """Resolving, Waiting (for another pod's download), or Downloading (Verifying, when no byte is missing)."""
         self.commit: str | None = None
         self.note: str | None = None
-        """Cause of a delay, in words."""
         self.total_bytes: int | None = None
         self._measure: Callable[[], int] = lambda: 0
         self._read = 0

@@ -17,12 +17,9 @@ from rewardpool_worker.engine_side.download.release import Release, RemoteFile, 
 
 LONGEST_PAUSE_SECONDS = 60.0
 LONGEST_ASKED_PAUSE_SECONDS = 300.0
-"""A server that asks for a longer pause is asked again after this one."""
 ATTEMPTS_WITH_KNOWN = 2
 NAMED = 5
-"""Files that an error names."""
 POLL_SECONDS = 1.0
-"""Between two looks at a lock that another one holds."""
 
 Result = TypeVar("Result")
 
@@ -48,9 +45,7 @@ class Download:
     pinned: Callable[[], str | None]
     """The commit that this revision of workers is to serve, once somebody decided it."""
     link: Path
-    """Link to the files."""
     wait: Callable[[Event, float], object] = Event.wait
-    """Waits so many seconds, or until the event."""
 
     def run(self) -> Outcome:
         """Have the model.

@@ -18,8 +18,7 @@ from rewardpool_worker.engine_side.download.errors import PASSING_ATTEMPTS, Down
 from rewardpool_worker.engine_side.download.release import Release, RemoteFile
 
 CHUNK_BYTES = 1024 * 1024
-COMMIT_DIGITS = 40
-"""As many as a commit of the hub has."""
+COMMIT_DIGITS = 40  # as many as a commit of the hub has
 _CREDENTIALS = "check the Secret of spec.model.credentialsSecretRef and what its key may read"
 _REFUSED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _MISSING = {"404", "NoSuchBucket", "NoSuchKey"}

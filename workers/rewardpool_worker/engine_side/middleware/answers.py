@@ -9,8 +9,7 @@ from typing import Any
 from rewardpool_api.contract import OTHER_REVISION, OTHER_WIRE, WANTED_REVISION, WIRE, WIRE_VERSION, other_wire
 from rewardpool_api.names import ENV_WORKER
 
-MAX_REQUEST_ID = 256
-"""Bytes of a request's id that are repeated."""
+MAX_REQUEST_ID = 256  # bytes
 
 
 def refused_for_another(request_id: bytes | None, revision: str) -> dict[str, Any] | None:

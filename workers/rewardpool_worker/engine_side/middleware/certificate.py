@@ -31,18 +31,12 @@ PLAN: tuple[Step, ...] = (
     (ALONE, (3,)),
     (REORDERED, (3, 2, 1, 0)),
 )
-PROMPT_TOKENS = 144
-"""Blocks of prefix caches have up to 128 tokens."""
-UNCACHED_TOKENS = 16
-"""In their place where there is no cache."""
+PROMPT_TOKENS = 144  # blocks of prefix caches have up to 128 tokens
+UNCACHED_TOKENS = 16  # where there is no cache
 FURTHER_TOKENS = (8, 24)
-"""Tokens of the two samples that begin with the prompt."""
 OTHER_TOKENS = (60, 9)
-"""Tokens of the two that do not."""
-TOKENS = range(10, 250)
-"""Token ids that every vocabulary has, and none of which is special in most."""
+TOKENS = range(10, 250)  # in every vocabulary, and none of them special in most
 TOP_K = 8
-"""Most likely tokens of each position that a teacher is asked for."""
 
 Numbers = tuple[float, ...]
 """Numbers of one sample: its score and those of its steps, or log-probabilities."""

@@ -8,10 +8,9 @@ from rewardpool_worker.engine_side.middleware.asgi import Answer
 from rewardpool_worker.engine_side.middleware.errors import EngineFaultError
 
 COMPLAINTS = frozenset({400, 404, 413, 422})
-"""Statuses an engine gives to a request that is at fault."""
+# Python's words for a NaN that a strict JSON encoder met. vLLM takes every ValueError for the caller's fault, so a
+# model that computes NaN answers with status 400 and this text.
 NOT_FINITE = "Out of range float values are not JSON compliant"
-"""Python's words for a NaN that a strict JSON encoder met. vLLM takes every ValueError for the caller's fault, so a
-model that computes NaN answers with status 400 and this text."""
 _TOO_LONG = tuple(
     re.compile(pattern, re.DOTALL)
     for pattern in (

@@ -50,10 +50,9 @@ from rewardpool_worker.engine_side.middleware.vocabulary import (
     vocabulary_size,
 )
 
-PROBE_IDS = (0, 1, 2, 1, 0)
-"""The probe of a Teacher: every vocabulary has these."""
+PROBE_IDS = (0, 1, 2, 1, 0)  # every vocabulary has these
+# Long enough that other weights give another score, and in no cache before: behind a cached prefix it may differ.
 FINGERPRINT_TEXT = "The quick brown fox jumps over the lazy dog."
-"""Long enough that other weights give another score, and in no cache before: behind a cached prefix it may differ."""
 Countable = int | dict[str, Any]
 """A sample's length in tokens, or the request to vLLM's /tokenize that finds it out."""
 

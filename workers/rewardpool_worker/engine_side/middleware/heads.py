@@ -11,8 +11,7 @@ from rewardpool_worker.engine_side.middleware.checkpoint import Checkpoint
 from rewardpool_worker.engine_side.middleware.errors import EngineFaultError, InvalidSampleError
 from rewardpool_worker.engine_side.middleware.requests import Sample
 
-PROBE_TEXT = "ok"
-"""Short, so that it fits every model."""
+PROBE_TEXT = "ok"  # short, so that it fits every model
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,6 @@ class Head:
     aggregate: str = ""
     step_token: str | None = None
     step_token_id: int | None = None
-    """Known once the engine's launcher has looked it up."""
     softcap: float | None = None
     """Where the model bounds its logits, after what the engine computes: softcap · tanh(logit / softcap)."""
 

@@ -11,13 +11,11 @@ from rewardpool_worker.engine_side.middleware.certificate import NumbersVaryErro
 Probe = Callable[[], Awaitable[dict[str, Any]]]
 """Makes one real score and returns what to say about the model; raises whatever went wrong."""
 Certify = Callable[[], Awaitable[dict[str, Any]]]
-"""Compares numbers that are asked for in several ways, by a deadline of its own, and returns what to say of that."""
+# A flooded engine is ready: its probe would wait behind the flood, fail its deadline, and take the busiest worker out
+# of service.
 FRESH_SECONDS = 5.0
-"""A score that came back this recently, a trainer's or a probe's, proves readiness. A flooded engine is ready: its
-probe would wait behind the flood, fail its deadline, and take the busiest worker out of service."""
 CERTIFICATE_ATTEMPTS = 3
-FAILED_SECONDS = 1.0
-"""Seconds for which a failed probe is answered from memory, so that many probers do not add to the trouble."""
+FAILED_SECONDS = 1.0  # many probers do not add to the trouble
 
 
 class Readiness:
@@ -38,7 +36,6 @@ class Readiness:
         self._certificate: dict[str, Any] | None = None
         self._certificate_attempts = 0
         self._varies = False
-        """Its numbers depend on how they are asked for: this process is never ready."""
         self._running: asyncio.Task[None] | None = None
 
     def scored(self) -> None:

@@ -9,7 +9,6 @@ from rewardpool_worker.engine_side.middleware.asgi import Scope
 from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError, WrongModelError
 
 Sample = str | list[int]
-"""One sample: its text, or its token ids."""
 
 
 def chosen_model(said: str, *, served: str, adapters: Sequence[str]) -> str:
@@ -88,8 +87,7 @@ def _is_token_ids(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and bool(value) and all(type(item) is int and item >= 0 for item in value)
 
 
-MAX_DEPTH = 64
-"""Depth of a judge's request, arrays and objects in each other: engines fail at a depth of theirs, each at another."""
+MAX_DEPTH = 64  # engines fail at a depth of theirs, each at another
 
 
 def parse_chat(body: bytes) -> dict[str, Any]:
@@ -122,8 +120,8 @@ def _is_deeper(value: Any, depth: int) -> bool:
     return bool(level)
 
 
+# Engines would open other addresses as files of their own.
 FETCHED = ("http://", "https://", "data:")
-"""Prefixes of the address of a picture, sound or video. Engines would open others as files of their own."""
 
 
 def refuse_media(scope: Scope, messages: Any) -> None:

@@ -5,12 +5,10 @@ from rewardpool_api.names import READY_PATH
 from rewardpool_api.teacher_wire import LOGPROBS_PATH
 
 ANSWERED_PATH = {"Discriminative": SCORE_PATH, "Generative": CHAT_PATH, "Teacher": LOGPROBS_PATH}
-"""By type of the model."""
+# Answered without a key, to kubelets, routers and Prometheus; they say nothing about any sample.
 OPEN_PATHS = frozenset({"/health", "/health_generate", READY_PATH, "/metrics"})
-"""Answered without a key, to kubelets, routers and Prometheus; they say nothing about any sample."""
+# The operator reads the list of models, and SGLang's launcher asks once for a frozen garbage collector.
 ENGINE_PATHS = OPEN_PATHS | {"/v1/models", "/freeze_gc"}
-"""Handed on as they are: the operator reads the list of models, and SGLang's launcher asks once for a frozen garbage
-collector."""
 ROUTED_PATHS = frozenset(
     {
         SCORE_PATH,

@@ -73,7 +73,6 @@ from rewardpool_worker.engine_side.middleware.sleep import ASLEEP, HEALTH_PATHS,
 log = logging.getLogger("rewardpool.worker")
 
 _ARRIVED = "rewardpool.arrived"
-"""Key of a request's scope: when it came, by the middleware's clock."""
 
 
 class ScoreMiddleware:

@@ -22,15 +22,11 @@ class Settings:
     key_file: Path | None = None
     """REWARDPOOL_KEY_FILE. None: anybody who reaches the port may score."""
     model_type: str = "Discriminative"
-    """REWARDPOOL_MODEL_TYPE: Discriminative, Generative or Teacher."""
     top_k: int = DEFAULT_TOP_K
-    """REWARDPOOL_TOP_K: most likely tokens that a Teacher gives for a position, at most."""
     served_name: str = ""
     """REWARDPOOL_SERVED_NAME: the `model` of the probe. Empty: what the engine lists first."""
     engine: EngineName = "vllm"
-    """REWARDPOOL_ENGINE: vllm (scores by /classify), sglang or transformers (which speak the contract)."""
     model_path: str = ""
-    """REWARDPOOL_MODEL_PATH: folder of the checkpoint, or its repository on a hub."""
     revision: str = ""
     """REWARDPOOL_REVISION: the pool's revision that this worker is of. Empty: answers name none."""
     adapters: tuple[str, ...] = ()
@@ -38,11 +34,8 @@ class Settings:
     head: Head = field(default_factory=Head)
     """REWARDPOOL_HEAD: `spec.model.head` as JSON. Absent: the model has one label."""
     max_body_bytes: int = 16 * 1024 * 1024
-    """REWARDPOOL_MAX_BODY_BYTES: longest request body that is kept in memory."""
     probe_seconds: float = 30.0
-    """REWARDPOOL_PROBE_SECONDS: deadline of one readiness probe."""
     dtype: str = "auto"
-    """REWARDPOOL_DTYPE: `spec.engine.dtype`."""
     certificate_seconds: float = 20.0
     """REWARDPOOL_CERTIFICATE_SECONDS: deadline of the certificate before the worker is ready first; 0 asks for none."""
     sleep_max_abs_diff: float | None = None

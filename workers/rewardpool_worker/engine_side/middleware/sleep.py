@@ -32,10 +32,9 @@ from rewardpool_worker.engine_side.middleware.errors import EngineFaultError, No
 
 log = logging.getLogger("rewardpool.worker")
 
+# Not handed on while the engine sleeps: SGLang's own answer takes a generation, which a sleeping one cannot do.
 HEALTH_PATHS = frozenset({"/health", "/health_generate"})
-"""Not handed on while the engine sleeps: SGLang's own answer takes a generation, which a sleeping one cannot do."""
-ENGINE_SECONDS = 300.0
-"""For one call of the engine: 140 GB come back at 0.5 GB/s or faster."""
+ENGINE_SECONDS = 300.0  # of one call: 140 GB come back at 0.5 GB/s or faster
 ASLEEP = f"the engine sleeps; POST {WAKE_PATH} wakes it"
 
 Fingerprint = Callable[[Scope], Awaitable[Sequence[float]]]
@@ -96,7 +95,6 @@ class EngineSleep:
         self._before: Sequence[float] | None = None
         self._turn = asyncio.Lock()
         self.is_asleep = False
-        """Nobody may ask the engine for anything."""
 
     def report(self) -> dict[str, Any]:
         return {"state": "Asleep" if self.is_asleep else "Awake", "in_flight": self._in_flight()}

@@ -29,8 +29,8 @@ from rewardpool_api.teacher_wire import (
 )
 from rewardpool_worker.engine_side.middleware.asgi import DisconnectedError, Receive, Scope, unless_disconnected
 
+# Rows times different ids of a question to SGLang, which has one list of ids for all rows.
 MOST_UNION = 1 << 20
-"""Rows times different ids of a question to SGLang, which has one list of ids for all rows."""
 
 
 async def ask_vllm(scope: Scope, receive: Receive, asked: Question) -> Values:
