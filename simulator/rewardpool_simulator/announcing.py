@@ -41,7 +41,6 @@ class SimulatedAnnouncer:
         self._last: Announcement | None = None
 
     def start(self) -> None:
-        """Begin to announce: the job loads its model."""
         self._started = self._changed = self._events.now
 
     def rollout_begins(self) -> None:
@@ -52,22 +51,18 @@ class SimulatedAnnouncer:
         self._cadence.samples_come(self._events.now, samples, tokens=tokens)
 
     def update_begins(self) -> None:
-        """Announce an update: all scores are there, and no rollout runs."""
         self._cadence.update_begins(self._change())
 
     def set_stalled(self, is_stalled: bool) -> None:
-        """Announce whether the trainer waits for scores alone."""
         if is_stalled != self._is_stalled:
             self._is_stalled = is_stalled
             self._cadence.waits(self._events.now, 1 if is_stalled else -1)
 
     def end(self) -> None:
-        """Announce that no more samples will come."""
         self._change()
         self._cadence.ends()
 
     def stop(self) -> None:
-        """Renew nothing from now on: the job is dead."""
         self._stopped = self._events.now
 
     def announcement(self) -> Announcement | None:

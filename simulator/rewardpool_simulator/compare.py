@@ -50,7 +50,6 @@ class Comparison:
         return self.outcomes[policy].run.gpu_seconds / self.always_on.run.gpu_seconds
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures for JSON, by policy and for the fleet that is always on."""
         by_name = {name: outcome.as_json() for name, outcome in self.outcomes.items()}
         return {**by_name, self.always_on.run.policy: self.always_on.as_json()}
 

@@ -86,14 +86,12 @@ class SimulatedFleet:
         self._capacity_limit: int | None = None
 
     def submit(self, request: Request) -> None:
-        """Send a request to a replica, or keep it until one has room."""
         if not self._waiting and (replica := self._least_loaded()):
             self._assign(replica, request)
         else:
             self._waiting.append(request)
 
     def scale(self, wanted: int) -> None:
-        """Create or drain replicas until `wanted` are active."""
         if wanted != self.desired:
             self.desired = wanted
             self.changes += 1
@@ -121,7 +119,6 @@ class SimulatedFleet:
 
     @property
     def lacks_capacity(self) -> bool:
-        """True if a replica waits for a node with room."""
         return any(replica.phase is Phase.PENDING for replica in self.replicas)
 
     @property
@@ -135,7 +132,6 @@ class SimulatedFleet:
         return [replica for replica in self.replicas if replica.phase is Phase.READY]
 
     def gpu_seconds(self) -> float:
-        """Return the GPU-seconds spent until now."""
         scheduled = [replica for replica in self.replicas if replica.phase is not Phase.PENDING]
         return self._spent + sum(self._events.now - replica.scheduled for replica in scheduled)
 
@@ -181,7 +177,6 @@ class SimulatedFleet:
         self._start_or_queue(replica, request, load)
 
     def _start_or_queue(self, replica: SimulatedReplica, request: Request, load: int) -> None:
-        """Start a request at a replica that has `load` others, or queue it there."""
         if not replica.requests:
             replica.busy_since = self._events.now
         replica.requests[request] = None
@@ -243,7 +238,6 @@ class SimulatedFleet:
             self._schedule_pending()
 
     def _schedule_pending(self) -> None:
-        """Schedule Pending replicas, as far as there is room."""
         placed = sum(replica.phase is not Phase.PENDING for replica in self.replicas)
         for replica in self.replicas:
             if replica.phase is not Phase.PENDING:

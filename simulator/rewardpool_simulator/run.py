@@ -83,7 +83,6 @@ class OpenLoad:
 
     @property
     def is_over(self) -> bool:
-        """True if all requests came and were answered."""
         return not self._left
 
     def _submit(self, service_seconds: float) -> None:
@@ -114,7 +113,6 @@ class Simulator:
     """Runs policies on one trace; what they share is computed once."""
 
     def __init__(self, trace: Trace, *, seed: int = 0) -> None:
-        """Create a simulator; the same seed gives the same runs."""
         self._trace, self._seed = trace, seed
         self._draws = [JobDraws(job, trace.fleet.service_seconds, seed=str(seed)) for job in trace.jobs]
 
@@ -170,7 +168,6 @@ class _Simulation:
         events.call_at(0.0, self._decide)
 
     def run(self) -> PolicyRun:
-        """Run until the trace and its jobs are over, or to the time limit."""
         limit = max(MAX_LENGTH_FACTOR * self._trace.seconds, MIN_LIMIT_SECONDS)
         events = self._events
         events.run_until(self._trace.seconds)
@@ -204,7 +201,6 @@ class _Simulation:
         return any(span.from_seconds <= now < span.until_seconds for span in self._trace.faults.blind)
 
     def announcements(self) -> tuple[Announcement, ...]:
-        """Return the last announcement of every job."""
         demands = (trainer.announcer.announcement() for trainer in self._trainers)
         recorded = replayed_announcements(self._trace.demands, now=self._events.now)
         return (*(one for one in demands if one is not None), *recorded)

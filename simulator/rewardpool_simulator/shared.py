@@ -244,7 +244,6 @@ class _PoolClient:
         self._in_flight = self._tokens_in_flight = 0
 
     def send(self, on_response: Callable[[], None]) -> None:
-        """Send a sample, whose length is drawn."""
         seconds = self._length * self._pool.spec.fleet.service_seconds.draw(self._random)
         if self._pool.spec.tokens_per_second is None:
             self.announcer.samples_come(1)
@@ -324,8 +323,6 @@ class _Client:
 
 
 class _SharedSimulation:
-    """One run."""
-
     def __init__(self, trace: SharedTrace, *, seed: int, fixed: Mapping[str, int] | None) -> None:
         self._trace, self._seed = trace, seed
         self._events = events = Events()

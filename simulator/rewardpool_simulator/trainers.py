@@ -97,7 +97,6 @@ class SimulatedTrainer(Generic[A]):
         self._events.call_later(self.job.load_seconds, self._advance)
 
     def _advance(self) -> None:
-        """Start the update and the rollout that can start now."""
         step = self._updates_begun
         if step == self._updates_done and self._has_scores_of(step):
             self._updates_begun += 1
@@ -118,7 +117,6 @@ class SimulatedTrainer(Generic[A]):
         return step == self._rollouts_done and step < self.job.steps and step - self.job.ahead <= self._updates_done
 
     def _is_stalled(self) -> bool:
-        """Return whether neither a rollout nor an update runs."""
         return self._rollouts_begun == self._rollouts_done and self._updates_begun == self._updates_done
 
     def _start_rollout(self) -> None:
@@ -142,7 +140,6 @@ class SimulatedTrainer(Generic[A]):
         self._send_waiting()
 
     def _send_waiting(self) -> None:
-        """Send waiting samples, as far as the job's `callers` allow."""
         waiting, most = self._waiting, self.job.callers
         while waiting and (most is None or self._in_flight < most):
             self._in_flight += 1
@@ -162,7 +159,6 @@ class SimulatedTrainer(Generic[A]):
             self._advance()
 
     def _on_all_scored(self) -> None:
-        """Announce what comes next: the end, or an update."""
         if self.scored == self.job.steps * self.job.samples:
             self.announcer.end()
         elif self._rollouts_begun == self._rollouts_done:

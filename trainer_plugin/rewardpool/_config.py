@@ -32,7 +32,6 @@ def check_pool(pool: str) -> str:
 
 
 def _pools_like(pool: str) -> str:
-    """Return the end of a message on a pool without a namespace: the pools of this machine whose names are near."""
     here = pools_here(os.environ)
     near = {pool.lower(), *get_close_matches(pool.lower(), [name.partition("/")[2] for name in here])}
     found = [name for name in here if name.partition("/")[2] in near]

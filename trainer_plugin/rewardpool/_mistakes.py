@@ -49,7 +49,6 @@ class Mistakes:
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
-    """Return the message about an unknown key, with the nearest known one where one is near."""
     return f"unknown key{did_you_mean(key, known)}"
 
 

@@ -317,7 +317,7 @@ class _Batch:
         self.done += len(rows)
 
     async def _settle(self) -> None:
-        """Have one revision of each pool rate each group, of the rows that have ratings."""
+        """Bring the ratings of each group to one revision of each pool."""
         rated = {row: one for row, one in enumerate(self._outcomes) if isinstance(one, Rating)}
         if not differ(one.revisions for one in rated.values()):
             return

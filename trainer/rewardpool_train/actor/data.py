@@ -101,7 +101,6 @@ class PromptOrder:
         self._round = functools.lru_cache(maxsize=4)(self._shuffled)
 
     def __getitem__(self, index: int) -> Prompt:
-        """Return the prompt at an index, from 0."""
         number, place = divmod(index, len(self._prompts))
         return self._prompts[self._round(number)[place]]
 

@@ -235,7 +235,6 @@ class Distillation:
         return self._known(group.task, await settling)
 
     def _known(self, task: GroupTask[Prompt], scores: Sequence[float | None]) -> list[float | None]:
-        """Return the scores of the responses that have a teacher's answer."""
         return [score if (task.index, member) in self._rows else None for member, score in enumerate(scores)]
 
     async def _request(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> TeacherRows | None:
@@ -245,7 +244,6 @@ class Distillation:
         return rows
 
     def rows(self, task: GroupTask[Prompt]) -> list[TeacherRows | None]:
-        """Return the answers about a group's responses."""
         return [self._rows.get((task.index, member)) for member in range(task.size)]
 
     def forget(self, task: GroupTask[Prompt]) -> None:

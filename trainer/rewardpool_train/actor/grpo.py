@@ -117,7 +117,6 @@ def token_losses(
 
 
 def _ratio(gap: torch.Tensor, mask: torch.Tensor, ratio: Ratio) -> torch.Tensor:
-    """Return the ratio of probabilities for a difference of log-probabilities, per token or as the rollout's mean."""
     gap = gap.masked_fill(~mask, 0.0)
     if ratio == "sequence":
         gap = (gap.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(gap)

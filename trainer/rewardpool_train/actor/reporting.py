@@ -117,7 +117,6 @@ def _scalars(record: StepRecord) -> dict[str, Any]:
 
 
 def _section(name: str) -> str:
-    """Return the heading under which TensorBoard shows a figure."""
     if name.endswith("_seconds"):
         return "seconds"
     if name.startswith("score_wait"):

@@ -205,12 +205,10 @@ class RewardScore:
         return [self._steps.get((task.index, member)) for member in range(task.size)]
 
     def components(self, task: GroupTask[Prompt]) -> list[Components]:
-        """Return the raw scores of a group's rollouts."""
         found = (self._components.get((task.index, member)) for member in range(task.size))
         return [components for components in found if components is not None]
 
     def pop_components(self, task: GroupTask[Prompt]) -> list[Components]:
-        """Return the raw scores of a group's rollouts, and remove them."""
         found = self.components(task)
         for member in range(task.size):
             self._components.pop((task.index, member), None)

@@ -44,7 +44,6 @@ class OpenGroup(Generic[P, R]):
         return [(member, rollout) for member, rollout in self.rollouts.items() if member not in self.scores]
 
     def rolled(self) -> RolledGroup[P, R]:
-        """Return the group without its scores."""
         return RolledGroup(task=self.task, rollouts=[self.rollouts[member] for member in range(self.task.size)])
 
     def rated(self) -> RatedGroup[P, R]:

@@ -11,8 +11,6 @@ RESOLVE_SECONDS = 10.0
 
 
 class Addresses:
-    """Recently resolved addresses."""
-
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._known: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddrInfoType]]]] = {}
@@ -31,7 +29,6 @@ class Addresses:
         return list(found)
 
     def forget(self, host: str, port: int) -> None:
-        """Forget the addresses of a name, none of which answered."""
         self._known.pop((host, port), None)
 
 

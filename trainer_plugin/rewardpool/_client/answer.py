@@ -52,8 +52,6 @@ _TOO_LONG = (
 
 
 class Score(NamedTuple):
-    """Score of one sample, and its signature."""
-
     value: float
     by: Signature
 
@@ -226,7 +224,6 @@ def _check_status(status: int, body: bytes, sample: str) -> None:
 
 
 def _code(body: bytes) -> object:
-    """Return `error.code` of the answer; None if it has none."""
     try:
         return json.loads(body)["error"]["code"]
     except (ValueError, RecursionError, LookupError, TypeError):

@@ -33,7 +33,6 @@ class Answering:
             self.workers.setdefault(pool, set()).add(name)
 
     def add(self, other: "Answering") -> None:
-        """Note the revisions that another one has noted."""
         for pool, revisions in other.seen.items():
             self.seen.setdefault(pool, set()).update(revisions)
 

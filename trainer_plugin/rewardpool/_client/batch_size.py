@@ -43,7 +43,6 @@ class BatchSize:
 
     @property
     def limit(self) -> int:
-        """Samples that the next request may take."""
         return self._trial or self._size
 
     def answered(self, samples: int, *, seconds: float, now: float, waiting: bool) -> None:

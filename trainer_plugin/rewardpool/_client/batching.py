@@ -60,7 +60,6 @@ class Batcher(Queue[ScoreRequest[Score]]):
         connections.queues.add(self.expire_before)
 
     def add(self, request: ScoreRequest[Score]) -> None:
-        """Send a request for one sample, alone or with others, as soon as there is a slot."""
         request.wait_in(self)
         self._waiting[request] = None
         self._send_what_fits()
@@ -78,7 +77,6 @@ class Batcher(Queue[ScoreRequest[Score]]):
                 Batch(self, [self._waiting.popitem(last=False)[0] for _ in range(count)]).send()
 
     def send_alone(self, request: ScoreRequest[Score], ended: Callable[[ScoreRequest[Any]], None]) -> None:
-        """Send what left the queue as a request of its own; `ended` is called at its end."""
         request.add_done_callback(ended)
         self.counters.sent(1)
         request.send()
@@ -88,7 +86,6 @@ class Batcher(Queue[ScoreRequest[Score]]):
         self.batch_ended()
 
     def request_ended(self, request: ScoreRequest[Any]) -> None:
-        """Count a request that is no longer in flight."""
         self.counters.ended(request.samples)
         if not request.is_answered:
             return
@@ -96,15 +93,12 @@ class Batcher(Queue[ScoreRequest[Score]]):
         self._size.answered(request.samples, seconds=request.seconds, now=self._now(), waiting=waiting)
 
     def batch_ended(self) -> None:
-        """All that left the queue together have ended: the next ones may."""
         self._in_flight -= 1
         self._send_what_fits()
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class JointRequest(ScoreRequest[list[Score]]):
-    """Request for the scores of several texts."""
-
     texts: list[str]
     adapter: str | None
     """None for the model itself."""

@@ -49,7 +49,6 @@ class Breaker:
         self.is_proven = False
 
     def begun(self, samples: int = 1) -> None:
-        """Count samples that are under way, each of which may be scored."""
         self._under_way += samples
 
     def ended(self, samples: int = 1) -> None:

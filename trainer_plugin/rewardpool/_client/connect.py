@@ -69,12 +69,10 @@ class Turns(Generic[W]):
         return in_vain
 
     def next(self) -> W | None:
-        """Remove and return the one that waits longest; None where none waits."""
         return self._waiting.popleft()[0] if self._waiting else None
 
     @property
     def are_free(self) -> bool:
-        """True if a waiting caller may take a turn."""
         return self._making < AT_A_TIME
 
 
@@ -127,7 +125,6 @@ def _check(sock: socket.socket, host: str, port: int) -> None:
 
 
 def silence() -> UnreachableError:
-    """Return the error for a server that does not answer."""
     return UnreachableError(f"no connection within {CONNECT_SECONDS:g} s")
 
 

@@ -22,8 +22,6 @@ class Answer(NamedTuple):
 
 
 class Carrier(Protocol):
-    """A connection."""
-
     def begin(self, exchange: "Exchange") -> bool:
         """Send a request; False where the connection is closed."""
 

@@ -32,7 +32,6 @@ class FrontDoor(Generic[T]):
             warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
 
     def _opened(self) -> T:
-        """Return what is open in this process, opened if need be."""
         return self._lazy.opened()
 
     def close(self) -> None:

@@ -60,7 +60,6 @@ class Hedging:
         self._usual: float | None = None
 
     def answered(self, seconds: float) -> None:
-        """A request was answered after so many seconds of its own."""
         self._recent.append(seconds)
         self._seen += 1
         if self._seen >= MIN_KNOWN and (self._usual is None or self._seen % REFRESH == 0):
@@ -68,7 +67,6 @@ class Hedging:
             self._usual = ordered[math.ceil(QUANTILE * len(ordered)) - 1]
 
     def sent(self) -> None:
-        """Count a request that is not a hedge: a part of a hedge is earned."""
         self._tokens = min(self._capacity, self._tokens + SHARE)
 
     def wait(self, elapsed: float, *, beside: int = 0, is_lost: bool = False) -> float:
@@ -87,7 +85,6 @@ class Hedging:
 
     @property
     def patience(self) -> float:
-        """Seconds after which a request is a straggler, or may be one."""
         return BLIND_SECONDS if self._usual is None else max(self.floor_seconds, FACTOR * self._usual)
 
     @property
@@ -118,7 +115,6 @@ class Race:
     failed_at_worker: RetryableError | None = None
 
     def next_attempt(self) -> None:
-        """The request is sent again, beside those that are in flight still."""
         self.sent = len(self.hedges)
         self.failed_at_worker = None
         if not self.hedges:

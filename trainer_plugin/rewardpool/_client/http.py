@@ -136,7 +136,6 @@ class HttpClient:
             self._sweep = self._loop.call_later(KEEP_SECONDS, self._close_idle)
 
     def lost(self, connection: "_Connection") -> None:
-        """Forget one that is closed."""
         self._open.pop(connection, None)
         self._idle.get(connection.to.origin, {}).pop(connection, None)
 

@@ -56,8 +56,6 @@ _REQUEST = re.compile(rb'(?:^|,)request="([A-Za-z0-9-]{1,128})"')
 
 
 class Listing(NamedTuple):
-    """The workers' lists of requests."""
-
     asked_at: float
     """By the loop's clock."""
     places: int
@@ -104,8 +102,6 @@ def pause_between(listing: Listing) -> float:
 
 
 class Inquiry(Exchange):
-    """One question to all workers."""
-
     __slots__ = ("asked_at", "in_work")
 
     def __init__(self, in_work: "InWork", asked_at: float) -> None:
@@ -193,7 +189,6 @@ class InWork:
             self._send(now)
 
     def _give_up(self) -> None:
-        """Count the open question as failed."""
         inquiry, self._inquiry = self._inquiry, None
         if inquiry is not None:
             inquiry.cancel()

@@ -67,8 +67,6 @@ class Pace:
 
 
 class Waiter(Protocol):
-    """A request that waits for its slots."""
-
     @property
     def weight(self) -> int:
         """Slots that it takes, at least 1; always the same."""
@@ -88,8 +86,6 @@ W = TypeVar("W", bound=Waiter)
 
 
 class Queue(Generic[W]):
-    """Requests that wait, in order."""
-
     def __init__(self) -> None:
         self._waiting: OrderedDict[W, None] = OrderedDict()
 
@@ -97,7 +93,6 @@ class Queue(Generic[W]):
         self._waiting.pop(waiter, None)
 
     def expire_before(self, since: float) -> None:
-        """Expire those that wait since then or longer."""
         for waiter in [waiter for waiter in self._waiting if waiter.waiting_since <= since]:
             if waiter in self._waiting:  # one that ends may end others
                 del self._waiting[waiter]
@@ -113,7 +108,6 @@ class AdaptiveLimiter(Queue[Waiter]):
         self._taken = 0
 
     def acquire(self, waiter: Waiter) -> None:
-        """Start it with its slots, now or when they are free."""
         if not self._waiting and self._has_room(waiter.weight):
             self._taken += waiter.weight
             waiter.start()
@@ -135,7 +129,6 @@ class AdaptiveLimiter(Queue[Waiter]):
         self._fill()
 
     def resize(self, size: int) -> None:
-        """Change how many there are."""
         if size != self._size:
             self._size = size
             self._fill()

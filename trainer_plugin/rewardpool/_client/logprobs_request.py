@@ -16,14 +16,11 @@ TOKENS_PER_SLOT = 2048
 
 
 def slots_of(asked: Question) -> int:
-    """Return the slots of `concurrency` that a question takes."""
     return -(-len(asked.token_ids) // TOKENS_PER_SLOT)
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class LogprobsRequest(ScoreRequest[Logprobs]):
-    """Request for the log-probabilities of one sequence."""
-
     # Without the model's name, which the endpoint has.
     asked: Question
     vocabulary: str | None = None

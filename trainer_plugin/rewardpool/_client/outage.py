@@ -77,7 +77,6 @@ class Outage:
             self._plan()
 
     def forget(self, go_on: GoOn) -> None:
-        """Remove a request that pauses no more."""
         self._pausing.pop(go_on, None)
 
     def unanswered_seconds(self, *, since: float) -> float:
@@ -98,7 +97,6 @@ class Outage:
             self._canaries.popleft().cancel()
 
     def close(self) -> None:
-        """Stop: wake no further request."""
         if self._probe is not None:
             self._probe.cancel()
 

@@ -8,8 +8,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """Something that can be open."""
-
     def close(self) -> None:
         """Close it; may be called again."""
 

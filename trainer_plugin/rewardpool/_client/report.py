@@ -131,36 +131,30 @@ class Counters:
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def score(self, seconds: float) -> None:
-        """Count a sample that was scored after so many seconds."""
         self.scored += 1
         self.recent_seconds.append(seconds)
         if seconds > self.slowest_seconds:
             self.slowest_seconds = seconds
 
     def failed(self, fault: Fault, kind: FailureKind) -> None:
-        """Count a sample that has failed for good."""
         self.failures.setdefault(fault, Counter())[kind] += 1
 
     def sent(self, samples: int) -> None:
-        """Count a request that is sent, with so many samples in it."""
         self.requests_in_flight += 1
         self.samples_in_flight += samples
         self.samples_per_request = self.samples_in_flight / self.requests_in_flight
 
     def ended(self, samples: int) -> None:
-        """Count one that is in flight no more."""
         self.requests_in_flight -= 1
         self.samples_in_flight -= samples
 
     def tokens_sent(self, tokens: int | None) -> None:
-        """Count the tokens of a request that is sent; None where they are not known."""
         if tokens is not None:
             self.measured_in_flight += 1
             self.tokens_in_flight += tokens
             self.tokens_per_sample = self.tokens_in_flight / self.measured_in_flight
 
     def tokens_ended(self, tokens: int | None) -> None:
-        """Count the tokens of one that is in flight no more."""
         if tokens is not None:
             self.measured_in_flight -= 1
             self.tokens_in_flight -= tokens

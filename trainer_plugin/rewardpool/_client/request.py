@@ -90,7 +90,6 @@ class Attempt(Exchange):
     __slots__ = ("endpoint", "key", "request", "sent_at", "waited")
 
     def __init__(self, request: "ScoreRequest[Any]", endpoint: Endpoint) -> None:
-        """Create an attempt, timestamped now, on the running event loop."""
         super().__init__()
         self.request = request
         self.endpoint = endpoint
@@ -117,7 +116,6 @@ class Attempt(Exchange):
         return True
 
     def cancel(self) -> None:
-        """Close it: its answer is not wanted any more."""
         if not self.is_over:
             super().cancel()
             self.request.attempt_ended(self, error=asyncio.CancelledError())
@@ -263,7 +261,6 @@ class ScoreRequest(Tries, Generic[T]):
 
     @property
     def is_answered(self) -> bool:
-        """True if it has ended with an answer."""
         return self.has_ended and self._error is None
 
     @property
@@ -320,7 +317,6 @@ class ScoreRequest(Tries, Generic[T]):
         return max(self._queued_at, self.connections.outage.answered_at) - self.seconds
 
     def expire(self) -> None:
-        """End it while it waits: its deadline is over."""
         self.leave_queue()
         self._count_samples()
         self._deadline_passed()
@@ -346,7 +342,6 @@ class ScoreRequest(Tries, Generic[T]):
             self._spent_until = until
 
     def _spent_in_vain(self, error: BaseException | None) -> None:
-        """Account for the time of an attempt without an answer, and of the pause after it."""
         failed = self.retries or isinstance(error, RetryableError)
         self._spent("cold_starts" if self.kind == "waiting" else "retries" if failed else "serving")
 
@@ -367,7 +362,6 @@ class ScoreRequest(Tries, Generic[T]):
     # Under way.
 
     def start(self) -> None:
-        """Begin with the first attempt: there is a slot."""
         self.leave_queue()
         self._began = loop_time() - self.seconds
         self._count_samples()
@@ -461,19 +455,16 @@ class ScoreRequest(Tries, Generic[T]):
             self._retry_after(error, attempt)
 
     def _give_up(self, error: RetryableError | SampleError) -> None:
-        """Make no further attempt; hedges in flight may still succeed."""
         self._given_up = error
         self._end_if_hopeless()
 
     def _end_if_hopeless(self) -> None:
-        """End it where no further attempt is made, and no hedge is in flight."""
         if self._given_up is not None and not (self._race is not None and self._race.hedges):
             self.finish(error=self._given_up)
 
     # Between two attempts. No task of its own: a look-up is one for all who wait for it, and a pause is a timer.
 
     def _retry_after(self, error: RetryableError, attempt: Attempt) -> None:
-        """Schedule the next attempt, or end the request where none is worthwhile."""
         connections, used, now = self.connections, attempt.endpoint, loop_time()
         self._retry = retry = _Retry(error, attempt.sent_at)
         beside = None if self._race is None else self._race.failed_at_worker
@@ -550,7 +541,6 @@ class ScoreRequest(Tries, Generic[T]):
             )
 
     def _go_on_within(self, seconds: float) -> None:
-        """Send the next attempt after so many seconds, unless its pause is over earlier."""
         if (retry := self._retry) is None:
             return
         if retry.timer is not None:
@@ -679,7 +669,6 @@ class ScoreRequest(Tries, Generic[T]):
         self.finish(answer, error)
 
     def _in_flight(self) -> list[Attempt]:
-        """Attempts that are neither answered nor closed."""
         hedges = self._race.hedges if self._race is not None else ()
         return [one for one in (self._primary, *hedges) if one is not None]
 

@@ -23,8 +23,6 @@ CHECKS = 4
 
 
 class TimedRequest(Protocol):
-    """Something in flight."""
-
     def check(self, now: float) -> float:
         """Do what is due, and return when something is due again, by the event loop's clock."""
 

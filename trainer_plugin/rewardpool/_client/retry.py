@@ -151,8 +151,6 @@ class AnotherRevisionError(RetryableError):
 
 @dataclass(slots=True)
 class Refusals:
-    """Answers of workers of other revisions than the wanted one."""
-
     since: float
     """By the loop's clock."""
     attempts: int = 0
@@ -243,7 +241,6 @@ class Tries:
 
     @property
     def may_hedge(self) -> bool:
-        """True if one more generation may be requested beside the others."""
         return self.max_generations is None or self.generations < self.max_generations
 
     def count_failure(self, error: RetryableError, *, beside: RetryableError | None, now: float) -> RetryableError:
@@ -260,7 +257,6 @@ class Tries:
         return counted
 
     def count_refusal(self, *, now: float, beside: bool = False) -> None:
-        """Count an answer of a worker of another revision, to a hedge or not."""
         if self.refusals is None:
             self.refusals = Refusals(now)
         self.refusals.attempts += not beside
@@ -390,7 +386,6 @@ def cause(error: BaseException) -> tuple[Fault, FailureKind] | None:
 
 
 def where(used: Endpoint) -> str:
-    """Return the address of an attempt, for messages."""
     return f"{used.url}, found by {used.origin}"
 
 

@@ -14,15 +14,12 @@ from rewardpool_api.contract import DetailedScore, Worker
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class SampleRequest(ScoreRequest[Score]):
-    """Request for the score of one sample."""
-
     sample: Sample
     index: int = 0
     on_end: "Callable[[SampleRequest], None] | None" = None
     """Called before the callbacks; it must not raise."""
 
     def __post_init__(self) -> None:
-        """Count it as under way until its end."""
         self.connections.breaker.begun()
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:

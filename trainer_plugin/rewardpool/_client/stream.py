@@ -23,8 +23,6 @@ AT_ONCE = 64
 
 
 class UnderWay(Protocol):
-    """A sample that is being scored."""
-
     def cancel(self) -> set[asyncio.Task[Any]]:
         """Cancel it; returns what runs on for a moment."""
 
@@ -108,7 +106,6 @@ class Stream(Generic[S, T]):
                 await self._room.wait()
 
     def deliver(self, index: int, outcome: T | BaseException) -> None:
-        """Hand out the outcome of the sample with that index, or end the stream by an error."""
         self._under_way.pop(index, None)
         self._ready.append((index, outcome))
         self._news.set()

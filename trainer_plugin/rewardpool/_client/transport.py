@@ -149,7 +149,6 @@ class Connections:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The present address of the pool, and its model."""
         return self.resolver.endpoint
 
     @property
@@ -181,7 +180,6 @@ class Connections:
         self.slots.resize(self.concurrency)
 
     def call_later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
-        """Schedule a call after so many seconds; it can be cancelled."""
         return (self._call_later or asyncio.get_running_loop().call_later)(seconds, then)
 
     @property
@@ -203,7 +201,6 @@ class Connections:
         return self._hedging[path]
 
     def answered(self, seconds: float, weight: int) -> None:
-        """A request that took `weight` slots was answered after so long."""
         self._pace.answered(seconds, weight)
         self.slots.resize(self.concurrency)
         self.pool_answered()
@@ -234,7 +231,6 @@ class Connections:
         self._http.send(exchange, _target(endpoint, path, key), headers.encode("latin-1"), body)
 
     def key_accepted(self, key: str | None) -> None:
-        """The pool has answered a request with that key."""
         self.admitted, self._admitted_key = True, key
 
     def key_for(self, endpoint: Endpoint, refused: frozenset[str | None]) -> str | None:

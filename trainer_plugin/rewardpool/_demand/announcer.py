@@ -75,7 +75,6 @@ class Announcer:
         self._problem = ""
 
     def start(self) -> None:
-        """Begin, on a thread of its own."""
         self._thread.start()
 
     def notify(self) -> None:

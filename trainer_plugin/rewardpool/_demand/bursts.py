@@ -14,8 +14,6 @@ QUIET_SECONDS = 30.0
 
 
 class Announced(Protocol):
-    """The part of `JobDemand` that is used here."""
-
     def rollout(self) -> None:
         """Samples will come."""
 

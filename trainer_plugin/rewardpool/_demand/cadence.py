@@ -157,7 +157,6 @@ class Cadence:
             self._phase = "Update"
 
     def ends(self) -> None:
-        """End the job: no burst comes any more."""
         self._phase = "Ended"
 
     def samples_come(self, at: float, samples: int = 1, *, tokens: int | None = None) -> None:
@@ -190,7 +189,6 @@ class Cadence:
         self._notice_stall(at)
 
     def demand(self, at: float) -> Demand:
-        """Return the demand to announce at a moment."""
         if self._phase == "Ended":
             return Demand(job=self._job, phase="Ended")
         spread = _median(burst.last - burst.first for burst in self._counted())

@@ -78,7 +78,6 @@ def rank_of(environ: Mapping[str, str]) -> int:
 
 
 def ranks_of(environ: Mapping[str, str]) -> int:
-    """Return the number of the job's processes."""
     return _number(environ, ENV_RANKS, default=1)
 
 

@@ -77,7 +77,6 @@ class LocalSource:
         return pool_dir(self._environ, namespace, name)
 
     async def read_pool(self, namespace: str, name: str) -> "RewardPool":
-        """The object in the pool's state file."""
         folder = self.folder(namespace, name)
         path = folder / names.STATE_FILE
         try:
@@ -99,7 +98,6 @@ class LocalSource:
             raise PoolNotReadyError(f"{path} is not a RewardPool: {error}") from error
 
     async def pool_names(self, namespace: str) -> list[str]:
-        """Return the pools that run on this machine, whatever their namespace."""
         return pools_here(self._environ)
 
     async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:

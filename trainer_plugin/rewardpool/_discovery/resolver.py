@@ -21,8 +21,6 @@ REFRESH_SECONDS = (45.0, 75.0)
 
 
 class EndpointResolver:
-    """One pool's endpoint, as it is now."""
-
     def __init__(
         self,
         config: RewardConfig,
@@ -60,7 +58,6 @@ class EndpointResolver:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The present address of the pool, and its model."""
         if self._endpoint is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._endpoint

@@ -51,7 +51,6 @@ class Form:
 
     @property
     def is_pair(self) -> bool:
-        """True if each row has two answers to compare."""
         return CHOSEN in self.answers
 
 
@@ -121,7 +120,6 @@ def form_of(columns: Collection[str], *, ignore: Collection[str] = (), forms: Se
 
 
 def accepted(forms: Sequence[Form]) -> str:
-    """Return the forms in words."""
     return "Accepted are " + "; ".join(f"{', '.join(form.needs)} ({form.name})" for form in forms)
 
 

@@ -119,7 +119,6 @@ class LedgerRecords(Source):
         return digest.hexdigest()
 
     def extent(self) -> dict[str, Any]:
-        """As `Source.extent`: the bytes of each file."""
         return {"files": {file.name: size for file, size in self._files.items()}}
 
     def go_on(self, extent: Mapping[str, Any]) -> None:

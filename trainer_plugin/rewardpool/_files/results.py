@@ -30,7 +30,6 @@ _FIELDS: Final = ("score", "fault", "kind", "problem", "components", "revisions"
 
 
 def record_of(row: FileRow, outcomes: Outcomes) -> dict[str, Any]:
-    """Return the record of a row."""
     head: dict[str, Any] = {"row": row.number, **row.carried}
     if RESPONSE in outcomes:
         return head | _outcome(outcomes[RESPONSE])

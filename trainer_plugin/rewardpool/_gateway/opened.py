@@ -99,5 +99,4 @@ async def open_pool(
 
 
 def only_of_rewards(option: str, endpoint: Endpoint) -> ConfigError:
-    """Return the error for an option that means nothing for a teacher."""
     return ConfigError(option, f"is for a pool that scores, and {endpoint.pool} is a Teacher; leave it out")

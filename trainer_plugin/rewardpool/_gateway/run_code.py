@@ -73,7 +73,6 @@ class RunCode(BaseModel):
     args: Nothing = []
 
     def sample(self) -> Sample:
-        """Return the program as the pool's function reads it."""
         given = {
             "stdin": self.stdin or "",
             "files": {name: content for name, content in self.files.items() if content is not None},

@@ -95,8 +95,6 @@ class GatewaySettings:
 
 
 class Figures:
-    """The gateway's own metrics."""
-
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(

@@ -52,8 +52,6 @@ class Query(BaseModel):
 
 
 class SlimeSample(BaseModel):
-    """A sample of slime."""
-
     model_config = ConfigDict(frozen=True)
 
     prompt: str | Annotated[list[dict[str, Any]], Field(max_length=MAX_MESSAGES)]

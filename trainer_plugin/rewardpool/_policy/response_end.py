@@ -83,7 +83,6 @@ class ResponseEnd:
         return token_ids[:length]
 
     def without_left_padding(self, text: str) -> str:
-        """Return a text without padding before it."""
         while (pad := next((pad for pad in self.pads if text.startswith(pad)), None)) is not None:
             text = text.removeprefix(pad)
         return text

@@ -16,8 +16,6 @@ _ANSWERING = ("tool", "user")
 
 
 class PolicyTurns:
-    """Takes responses apart."""
-
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._control = ControlTokens(tokenizer)

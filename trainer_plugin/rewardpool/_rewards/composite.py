@@ -59,8 +59,6 @@ PostProcess = Callable[[Sequence[Rating]], Sequence[float | None]]
 
 @dataclass(frozen=True)
 class OpenPart:
-    """A part that can be asked."""
-
     config: Part
     path: str
     reward_function: RewardFunction | GroupRewardFunction
@@ -191,17 +189,14 @@ class CompositeReward:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the parts, in the order of the config."""
         return self._names
 
     @property
     def needs_group(self) -> bool:
-        """True if only `rate_group` will do."""
         return self._needs_group_for is not None
 
     @property
     def moments(self) -> RunningMoments | None:
-        """Moments of earlier steps' scores, for parts with normalize `running`; None where there are none."""
         return self._moments
 
     @property
@@ -210,7 +205,6 @@ class CompositeReward:
 
     @property
     def ledger(self) -> LedgerReport | None:
-        """State of the ledger; None without one."""
         return None if self._ledger is None else self._ledger.report()
 
     def flush_ledger(self) -> None:
@@ -221,13 +215,11 @@ class CompositeReward:
         return requests_by_pool(self._asked, members)
 
     async def rate(self, episode: Episode) -> Rating:
-        """Rate one episode; raises what `OpenReward.rate` does."""
         self._refuse_single()
         [rating] = await self.rate_group([episode])
         return rating
 
     async def rate_next(self, episode: Episode) -> Rating:
-        """Rate one by the revision of its group's first; raises what `OpenReward.rate_next` does."""
         if episode.group is None or not self._one_revision:
             return await self.rate(episode)
         self._refuse_single()
@@ -251,7 +243,6 @@ class CompositeReward:
         return self._unscored(episode, 0, _NEVER_AGREED)
 
     async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
-        """Rate the rollouts of one prompt; raises what `OpenReward.rate_group` does."""
         drafts = await self._drafts(episodes)
         if len(drafts) > 1:
             anew = await self._asked_again(episodes, [self._answered(draft) for draft in drafts])
@@ -260,7 +251,6 @@ class CompositeReward:
         return _post_processed(ratings, self._post_process) if self._post_process and ratings else ratings
 
     async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
-        """Rate those of several prompts; raises what `OpenReward.rate_batch` does."""
         if self._needs_group_for is not None:
             groups = compared(episodes)
             rated = await gathered([self.rate_group([episodes[place] for place in group]) for group in groups])
@@ -269,7 +259,6 @@ class CompositeReward:
         return await self._groups_settled(episodes, ratings)
 
     async def settled(self, episodes: Sequence[Episode], ratings: Sequence[Rating]) -> list[Rating]:
-        """Return a group's ratings by one revision; raises what `OpenReward.settled` does."""
         answered = [Answered(self._to_agree(rating.revisions)) for rating in ratings]
         if self._needs_group_for is not None or not is_split(answered):
             return list(ratings)

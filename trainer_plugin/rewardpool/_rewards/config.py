@@ -198,7 +198,6 @@ def _parse_mixture(spec: Mapping[str, Any], *, path: str) -> RewardSpec:
 
 
 def _misplaced(key: str) -> str:
-    """Return the error about a key beside `rewards` that does not belong there."""
     if key in _KEYS:
         return "does not go with rewards; it belongs into one of them, or nowhere"
     return unknown_key(key, {"rewards", *Mixing.model_fields, *_SHARED_FIELDS})

@@ -175,8 +175,6 @@ def _rewards(values: Sequence[float], text: StepText, label: str) -> tuple[StepR
 
 
 class PoolFunctionScorer:
-    """Scores responses by a Function pool."""
-
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
@@ -187,7 +185,6 @@ class PoolFunctionScorer:
 
 
 def separator_of(part: PoolPart) -> str:
-    """Return the text between the steps of a response."""
     return SEPARATOR if part.steps is None else part.steps.separator
 
 

@@ -13,7 +13,6 @@ Bounds = tuple[float, float]
 
 
 def clipped(value: float, bounds: Bounds | None) -> float:
-    """The value, brought between the bounds."""
     return value if bounds is None else min(max(value, bounds[0]), bounds[1])
 
 

@@ -97,7 +97,6 @@ class _Asked(Generic[A, B]):
 
 
 def or_error(work: Callable[[], T]) -> T | Exception:
-    """Return the result, or the exception."""
     try:
         return work()
     except Exception as error:

@@ -71,7 +71,6 @@ def open_engine(
 
 @contextmanager
 def _vllm(config: TrainConfig, ranks: Ranks) -> Iterator[VllmAddress]:
-    """Yield the server's address: the config's, or that of a server that rank 0 starts."""
     vllm = config.rollout.vllm
     if vllm.url is not None:
         yield UrlAddress(vllm.url, _read_key(vllm.key_file))

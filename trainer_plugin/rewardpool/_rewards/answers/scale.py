@@ -53,7 +53,6 @@ class Range:
         return {"type": "number", "minimum": self.low, "maximum": self.high}
 
     def labels(self) -> list[str]:
-        """Return every answer as text. Raises ValueError if there are too many."""
         if not self.whole or self.high - self.low > 100:
             raise ValueError("takes labels, or a range of at most 101 whole numbers")
         return [str(number) for number in range(int(self.low), int(self.high) + 1)]
@@ -110,7 +109,6 @@ class Labels:
         return "one of " + ", ".join(json.dumps(label, ensure_ascii=False) for label in self.scores)
 
     def read(self, value: Any) -> float:
-        """Return the score of a label. Raises Unreadable."""
         if isinstance(value, str):
             for label, score in self.scores.items():
                 if _folded(label) == _folded(value):
@@ -129,7 +127,6 @@ class Several:
         return {"type": "array", "items": self.each.schema(), "minItems": self.count, "maxItems": self.count}
 
     def labels(self) -> list[str]:
-        """Raise ValueError."""
         raise ValueError("takes one number, and there is one for each response")
 
     def words(self) -> str:
@@ -169,7 +166,6 @@ class Rubric:
         }
 
     def labels(self) -> list[str]:
-        """Raise ValueError."""
         raise ValueError("takes one answer, and a rubric has several")
 
     def words(self) -> str:

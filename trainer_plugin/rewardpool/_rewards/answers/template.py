@@ -51,7 +51,6 @@ class Template:
         return found
 
     def render(self, value_of: Callable[[str], str]) -> str:
-        """Return the same as one text."""
         return "".join(self.pieces(value_of))
 
 

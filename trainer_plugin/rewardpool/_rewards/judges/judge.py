@@ -26,8 +26,6 @@ EXCERPT = 160
 
 @dataclass(frozen=True)
 class Verdict(Generic[T]):
-    """One readable answer."""
-
     value: T
     words: str
     # Generations that it cost, those before it included that could not be read.
@@ -173,15 +171,12 @@ def verdicts_that_vote(verdicts: Sequence[Verdict[T]], keep: int | None, *, labe
 
 
 class PointwiseScorer:
-    """Asks what a response is worth."""
-
     def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._judge = Judge(pool, config, meta=meta)
         self._prompt = JudgePrompt(config)
         self._answer = config.answer_format()
 
     async def score(self, episode: Episode) -> PartScore:
-        """Return the judge's score, or the value of several votes together."""
         question = await self._prompt.question(episode, {"response": response_of(episode)}, self._answer)
         verdicts = await self._judge.request(question)
         return PartScore(self._judge.decide(verdicts, label=episode.label), info_of(verdicts))
@@ -213,8 +208,6 @@ class PairJudge:
 
 
 class ReferenceScorer:
-    """Compares a response with the ground truth."""
-
     def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._pairs = PairJudge(pool, config, meta=meta)
 

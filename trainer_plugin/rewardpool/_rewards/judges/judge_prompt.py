@@ -64,8 +64,6 @@ RUBRIC = _TASK.format(
 
 @dataclass(frozen=True)
 class Question(Generic[T]):
-    """One question to a judge."""
-
     messages: Sequence[Mapping[str, Any]]
     answer: AnswerFormat[T]
     responses: Sequence[str]
@@ -73,8 +71,6 @@ class Question(Generic[T]):
 
 
 class JudgePrompt:
-    """Makes the messages for a judge."""
-
     def __init__(self, config: JudgeConfig) -> None:
         plain = RUBRIC if config.rubric else POINTWISE
         default = {"pointwise": plain, "pairwise": PAIRWISE, "listwise": LISTWISE}[config.mode]

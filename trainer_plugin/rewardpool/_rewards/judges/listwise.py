@@ -25,8 +25,6 @@ def tables_of(members: int, together: int) -> list[range]:
 
 
 class ListComparer:
-    """Rates the responses of a group together."""
-
     def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._judge = Judge(pool, config, meta=meta)
         self._prompt = JudgePrompt(config)

@@ -28,8 +28,6 @@ def pairs_of(members: int, opponents: int) -> list[tuple[int, int]]:
 
 
 class GroupComparer:
-    """Scores a group by comparisons."""
-
     def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._judge = PairJudge(pool, config, meta=meta)
         self._opponents = config.opponents

@@ -90,7 +90,6 @@ def line_of(entry: Entry, *, text: bool) -> bytes:
 
 
 def hash_of(data: bytes) -> str:
-    """Return the hash of a text, by which equal ones are known."""
     return hashlib.blake2b(data, digest_size=HASH_BYTES).hexdigest()
 
 

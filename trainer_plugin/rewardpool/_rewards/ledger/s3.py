@@ -13,7 +13,6 @@ MIB_A_SECOND: Final = 1.0
 
 
 def seconds_for(mib: float) -> float:
-    """Return the seconds for a file of that size."""
     return max(LEAST_SECONDS, mib / MIB_A_SECOND)
 
 

@@ -130,7 +130,6 @@ class Ledger:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what waits, and end."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
