@@ -80,9 +80,7 @@ def process_advantages(
     Args:
         steps: Rewards of each response of a group, in the order of its tokens, at least one; None for a response
             without a score.
-        lengths: Lengths of the responses, in tokens.
         scale: See `group_advantages`.
-        only_informative: See `group_advantages`.
         min_members: Minimum number of responses with rewards, at least 2.
         dtype: Dtype that the reward model computes in.
 

@@ -104,10 +104,7 @@ def reward_function(
 
 
 def _by_one_revision(lazy: LazyReward, episode: Episode) -> Rating:
-    """Rate a sample by the revision of its group's first, as long as that one serves: then by any, with a warning.
-
-    The sample's failure would end OpenRLHF's run.
-    """
+    """Rate a sample by the revision of its group's first, as long as that one serves: then by any, with a warning."""
     problem: SampleError | None
     try:
         rating = lazy.rate_next_blocking(episode)
@@ -116,20 +113,18 @@ def _by_one_revision(lazy: LazyReward, episode: Episode) -> Rating:
         problem = error
     if not isinstance(problem, RevisionGoneError):
         return rating
+    # Its failure would end OpenRLHF's run.
     log.warning("two revisions score a group, as OpenRLHF has no way to do without a sample: %s", problem)
     [rating] = lazy.rate_batch_blocking([episode])
     return rating
 
 
 def group_of_call() -> str | None:
-    """Return the id of the Ray task that rolls a prompt out, where the running code belongs to one; else None.
-
-    Threads of `asyncio.to_thread` belong to the task that began them.
-    """
+    """Return the id of the Ray task that rolls a prompt out, where the running code belongs to one; else None."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or ray.get_runtime_context().worker.mode != ray.WORKER_MODE:
         return None
-    running = ray.get_runtime_context()
+    running = ray.get_runtime_context()  # threads of `asyncio.to_thread` belong to the task that began them
     name = running.get_task_function_name() or ""
     task: str | None = running.get_task_id() if name.endswith(f".{ROLLOUT}") else None
     return task

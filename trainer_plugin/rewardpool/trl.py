@@ -83,16 +83,14 @@ def reward(
 def check_none_is_left_out(further: Mapping[str, Any], *, only_reward: bool) -> None:
     """Check that the trainer leaves out a row for which this reward function gives None.
 
-    GRPO and RLOO trainers alone pass `log_metric`, a bound method of theirs; `AsyncGRPOTrainer` passes neither that nor
-    its state.
-
     Args:
         further: What TRL passed by name.
-        only_reward: As for `reward`.
 
     Raises:
         ConfigError: It would count as 0, or that cannot be known.
     """
+    # GRPO and RLOO trainers alone pass `log_metric`, a bound method of theirs; `AsyncGRPOTrainer` passes neither that
+    # nor its state.
     functions = getattr(getattr(further.get("log_metric"), "__self__", None), "reward_funcs", None)
     if functions is not None:
         if len(functions) > 1:
@@ -228,16 +226,14 @@ class TrlReward:
 
     @contextmanager
     def _announced(self, state: Any) -> Iterator[None]:
-        """Announce to the pools that samples come now, and afterwards that the policy is updated.
-
-        Without a state it is `AsyncGRPOTrainer`'s child process that asks: that generates all the time, in one rollout
-        that never ends, and no step waits for a single group.
-        """
+        """Announce to the pools that samples come now, and afterwards that the policy is updated."""
         steps = getattr(state, "max_steps", 0) - getattr(state, "global_step", 0)
         demands = self._lazy.announce(steps=steps if steps > 0 else None)
         self._lazy.opened().record_waits(self._waits)
         with ExitStack() as stack:
             if state is None:
+                # `AsyncGRPOTrainer`'s child process, which generates all the time, in one rollout that never ends; no
+                # step waits for a single group.
                 for demand in demands:
                     if demand.now().phase == "Starting":
                         demand.rollout()

@@ -50,9 +50,7 @@ def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: Stat
     A process that is killed meanwhile leaves earlier checkpoints unchanged.
 
     Args:
-        actor: Its weights and optimiser are saved.
         step: Step that it is saved after; a checkpoint of the same step is replaced.
-        keep: Number of checkpoints to keep; older ones are deleted.
 
     Raises:
         OSError: The folder cannot be written.

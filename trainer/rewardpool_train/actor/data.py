@@ -123,7 +123,6 @@ def to_episode(
 
     Args:
         response: Text of the response, without special tokens.
-        rollout: Token ids of the response.
         group: Same number for all responses to one prompt.
         version: Version of the policy when the group began.
         prompt_tail: Last words of the prompt, in the policy's chat template.

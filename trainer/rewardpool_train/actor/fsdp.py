@@ -57,7 +57,6 @@ class UpdateStats:
     """Figures of an update, over all ranks. Shares and means are over the tokens of scored rollouts.
 
     Attributes:
-        clip_fraction: Share of clipped tokens.
         is_cap_fraction: Share of tokens whose importance weight was capped.
         approx_kl: Mean divergence from the policy that sampled, in nats per token.
         grad_norm: Norm of the gradient before clipping.
@@ -134,7 +133,6 @@ class FsdpActor:
         model: A causal language model in float32, sharded in place; the weights of rank 0 are used, see `shard`.
         max_grad_norm: Maximum norm of the gradient (over all ranks); longer ones are scaled down.
         max_skipped: Maximum number of consecutive updates that are skipped because their gradient is not finite.
-        activation_checkpointing: Save the memory of activations at the cost of a second forward pass.
         reference: The reference policy, also sharded in place; required if `objective.kl` is not 0.
 
     Raises:

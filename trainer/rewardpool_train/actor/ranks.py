@@ -121,15 +121,11 @@ def join_job(*, deadline_seconds: float) -> Iterator[Ranks]:
 
 
 def _wait_for_gloo() -> None:
-    """Wait until no thread of gloo holds a finished collective, for at most 5 s; only on Linux.
-
-    TRAP: such a thread frees the collective's tensors a moment after it reported the result, and needs the
-        interpreter's
-    lock for that. If it is late, because the machine is busy, the interpreter is already ending: in Python 3.11 the
-    process then aborts with "terminate called without an active exception", a job that did all of its work fails, and
-    torchrun kills the ranks that still write theirs. Destroying a group only joins its threads when the last reference
-    to it is gone, and FSDP's modules keep one.
-    """
+    """Wait until no thread of gloo holds a finished collective, for at most 5 s; only on Linux."""
+    # TRAP: such a thread frees the collective's tensors a moment after it reported the result, and needs the
+    # interpreter's lock for that. If the interpreter is already ending, Python 3.11 aborts with "terminate called
+    # without an active exception": a job that did all of its work fails, and torchrun kills the ranks that still write.
+    # Destroying a group only joins its threads when the last reference to it is gone, and FSDP's modules keep one.
     if not _TASKS.is_dir():
         return
     deadline = time.monotonic() + GLOO_WAIT_SECONDS

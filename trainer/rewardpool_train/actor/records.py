@@ -23,7 +23,6 @@ class StepRecord:
     Attributes:
         step: From 1.
         reward_mean: Mean of the scores; NaN without any.
-        reward_std: Standard deviation of the scores.
         scored: Samples with a score, including penalties.
         unscored: Samples without a score, which were left out of their groups.
         zero_variance_groups: Groups whose scores are all equal, or that have none.
@@ -34,7 +33,6 @@ class StepRecord:
         dropped_samples: Responses of these groups.
         dropped_tokens: Tokens of these responses.
         components: Mean of each part's raw scores, before clip and weight, by its name; NaN without any.
-        response_tokens_mean: Mean length of the responses.
         staleness_mean: Mean number of updates between the begin of a group and its training.
         loss: Mean over the step's updates; NaN without any.
         clip_fraction: Share of clipped tokens, likewise.
@@ -87,8 +85,6 @@ class StepFigures:
     """Figures of a step on this rank, added up during the step.
 
     Attributes:
-        groups: Groups trained on.
-        dropped: Groups that were replaced.
         sampling_rounds: Rounds of dynamic sampling; the same on all ranks.
         components: Known raw scores of the groups' rollouts, by part.
         staleness: Staleness of each group, in versions.

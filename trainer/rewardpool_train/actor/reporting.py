@@ -28,8 +28,6 @@ def reporting(output: Path, *, steps: int, done: int = 0, tensorboard: bool = Fa
     """Yield a function to call with the record of each step.
 
     Args:
-        output: Folder of the job's results.
-        steps: Number of steps of the whole job.
         done: Steps done before the job resumed; 0 for a new job.
 
     Raises:

@@ -112,7 +112,6 @@ class TurnReport:
         turns: Number of times that the pool woke.
         wake_seconds: Total time of waking it.
         sleep_seconds: Total time of putting it to sleep.
-        scored: Number of samples that the pool scored.
     """
 
     turns: int = 0

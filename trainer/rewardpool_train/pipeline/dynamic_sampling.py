@@ -103,7 +103,5 @@ def needs_round(*, missing: int, done: int, at_most: int) -> bool:
 
     Args:
         missing: Maximum number of groups that a rank lacks for its next mini-batch.
-        done: Rounds of this step so far.
-        at_most: Maximum number of rounds per step.
     """
     return missing > 0 and done < at_most

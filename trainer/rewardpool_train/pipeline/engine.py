@@ -50,7 +50,6 @@ class Pipeline(Generic[P, R]):
             prompts: Called with a group's index, returns its prompt; the same one after a resume. Indices exceed the
                 groups of the plan when groups are replaced.
             score: Scores a rollout, a whole group, or first the one and then the other.
-            learner: Trains on the scored groups.
             overlap: Schedule and its settings; by default, mini-batches are trained as soon as they are complete.
             sampling: Rule by which groups without a gradient are replaced; None trains on them.
             deadline_seconds: Deadline for a mini-batch to be complete once the learner waits for it.

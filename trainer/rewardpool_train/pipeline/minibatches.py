@@ -25,7 +25,6 @@ class MiniBatches(Generic[P, R]):
 
     Args:
         sampling: None trains on all groups.
-        driver: Rolls out the groups of a round.
         scores: Scores that are in progress; counted in the error at a deadline.
         condition: Notified when a group is complete.
         watch: Measures the time in which the learner waits for a mini-batch.

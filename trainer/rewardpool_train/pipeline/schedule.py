@@ -172,8 +172,6 @@ def choose_within_step(
 ) -> list[int] | None:
     """Return the indices of a step's next mini-batch, or None while its groups are not complete.
 
-    A schedule that waits for the whole step gains nothing from the order of arrival, and keeps that of the prompts.
-
     Args:
         groups: Groups of the step that are not trained on yet, ordered by index.
     """
@@ -181,6 +179,7 @@ def choose_within_step(
     complete = [group for group in groups if group.arrival is not None]
     if len(complete) < (size if schedule.by_minibatch else len(groups)):
         return None
+    # A schedule that waits for the whole step gains nothing from the order of arrival.
     if schedule.by_minibatch and order == "arrival":
         return [group.index for group in sorted(complete, key=lambda group: group.arrival or 0)[:size]]
     first = [group.index for group in groups[:size]]

@@ -19,7 +19,6 @@ class GroupState(Generic[R]):
     """A group whose rollouts have all ended.
 
     Attributes:
-        step: Step that the group began for.
         version: Version of the policy when the group began.
         rollouts: One per member.
         scores: Known scores, by member; None for a rollout that is explicitly unscored.

@@ -16,7 +16,6 @@ class StepTimes:
         rollout_seconds: Time in which something was rolled out.
         wait_seconds: Time in which the learner waited for a mini-batch and its devices rolled nothing out: the cost of
             rewards.
-        update_seconds: Time of training and publishing.
     """
 
     step: int

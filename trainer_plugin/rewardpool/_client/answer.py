@@ -146,14 +146,13 @@ class Judgement(str):
 def read_judgement(status: int, body: bytes, sample: str) -> Judgement:
     """Return the text of a chat completion's first choice.
 
-    `content` is null where `max_tokens` ended the judge within the reasoning that its engine separates.
-
     Raises:
         SampleError: This request cannot be answered by any worker.
         RetryableError: Another attempt may do.
     """
     choice = _first_choice(status, body, sample)
     message = choice.get("message")
+    # Null where `max_tokens` ended the judge within the reasoning that its engine separates.
     text = message.get("content") or "" if isinstance(message, dict) else None
     if not isinstance(message, dict) or not isinstance(text, str):
         raise RetryableError("invalid_response", f"the answer has no choices[0].message.content: {_excerpt(body)}")

@@ -127,11 +127,8 @@ class Race:
 
 
 def beside_retry(tries: Tries) -> int:
-    """Return how many hedges go beside a further attempt from the start, outside the budget.
-
-    Of several at a time an idle router gives its workers one each, where it gives the same text to the same worker
-    again and again.
-    """
+    """Return how many hedges go beside a further attempt from the start, outside the budget."""
+    # An idle router gives the same text to the same worker again and again, and several at a time to different ones.
     match tries.kind:
         case "invalid_response":
             return int(tries.max_generations is None)

@@ -23,12 +23,10 @@ T = TypeVar("T")
 
 
 class Work(concurrent.futures.Future[T], ABC):
-    """A call with its arguments, which is the future of its outcome too; it may be cancelled until that is there.
+    """A call with its arguments, which is the future of its outcome too; it may be cancelled until that is there."""
 
-    A future keeps the callbacks that it has called. If one of them referred to a separate work, every sample would
-    leave a cycle, which only a full garbage collection frees: with thousands of samples that pauses the trainer for a
-    third of a second.
-    """
+    # One object: a future keeps the callbacks that it has called, and one that referred to a separate work would leave
+    # a cycle for every sample. A full garbage collection of thousands pauses the trainer for a third of a second.
 
     def __init__(self) -> None:
         """Made by the caller, whose context it begins in: the trace that it is in goes on."""
@@ -116,10 +114,6 @@ class LoopThread(Generic[R]):
     def hand_over(self, work: Work[T]) -> concurrent.futures.Future[T]:
         """Begin some work on the loop; cancelling the future gives it up.
 
-        The loop is woken once for all that comes before it gets there, and not for each as `run_coroutine_threadsafe`
-        does: every waking is a system call without the interpreter's lock, after which this thread may wait 5 ms to
-        get the lock back from a busy loop. A rollout that ends with thousands of samples stood still for seconds.
-
         Raises:
             RuntimeError: It is closed, or being closed.
         """
@@ -131,6 +125,9 @@ class LoopThread(Generic[R]):
                 work.give_up()
                 raise RuntimeError(f"{self._what} is closed")
         elif not self._is_woken:
+            # Once for all that arrives before the loop runs, and not for each as by `run_coroutine_threadsafe`: every
+            # waking is a system call without the interpreter's lock, and this thread may wait 5 ms to get the lock back
+            # from a busy loop. A rollout that ends with thousands of samples stood still for seconds.
             self._is_woken = True
             with suppress(RuntimeError):  # it ended in this moment, and gives up what it finds
                 self._loop.call_soon_threadsafe(self._take_over)

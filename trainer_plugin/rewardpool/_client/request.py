@@ -133,10 +133,9 @@ class _Retry:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ScoreRequest(Tries, Generic[T]):
-    """Request for one sample, for a judgement, or for several samples at once. For one use.
+    """Request for one sample, for a judgement, or for several samples at once. For one use."""
 
-    What is asked and how the answer is read, subclasses say: a field for each would be two more objects that wait.
-    """
+    # Methods of subclasses, and no fields, make the body and read the answer: thousands of requests wait.
 
     connections: Connections
     counters: Counters
@@ -210,11 +209,9 @@ class ScoreRequest(Tries, Generic[T]):
 
     @property
     def echo(self) -> Echo:
-        """Fields that an answer must repeat.
-
-        A pool that was found by its object is RewardPool's, and its workers say whose their answers are. Behind a bare
-        URL may be any server; an answer to another request is refused there too.
-        """
+        """Fields that an answer must repeat."""
+        # Workers of a pool that was found by its object name the request that they answer. Behind a bare URL may be any
+        # server; an answer to another request is refused there too.
         is_ours = self.connections.endpoint.source is not None and self.path in ECHOING_PATHS
         return Echo(self.id, is_ours, self.tokenizer, self.revision)
 

@@ -60,8 +60,6 @@ class Connections:
         """Prepare; nothing is looked up or opened before it is entered.
 
         Args:
-            config: Which pool, and how patient to be with it.
-            find: Looks the pool up.
             clock: Monotonic seconds, for how often the pool is looked up.
             call_later: Calls something after so many seconds, the pause before an attempt; default: the event loop's.
             uniform: A random number between two bounds, for the jitter of pauses.
@@ -184,10 +182,8 @@ class Connections:
 
     @property
     def concurrency(self) -> int:
-        """Requests that may be in flight now, hedges not counted.
-
-        No more than the workers have places, so that requests wait here; not where the pool grows by those that wait.
-        """
+        """Requests that may be in flight now, hedges not counted."""
+        # Requests beyond the workers' places wait here; not where the pool grows by those that wait at its routers.
         if self._places and self.endpoint.is_fixed_size:
             return min(self._pace.limit, self._places)
         return self._pace.limit
@@ -218,16 +214,15 @@ class Connections:
     def send(
         self, exchange: Exchange, endpoint: Endpoint, path: str, *, key: str | None, headers: str, body: bytes
     ) -> None:
-        """Send a request once; `body` is its JSON, and the exchange is called with what comes of it.
-
-        It goes on the connection that was answered last among those that are free. So one that is sent beside a
-        straggler goes on another connection, and where that leads to another router, to one that answers.
+        """Send a request once; `body` is its JSON, and the exchange is called with the answer.
 
         Raises:
             RuntimeError: The pool is closed.
         """
         if self._http is None:
             raise RuntimeError("the pool is closed")
+        # On the free connection that was answered last: a request beside a straggler uses another one, and where that
+        # leads to another router, one that answers.
         self._http.send(exchange, _target(endpoint, path, key), headers.encode("latin-1"), body)
 
     def key_accepted(self, key: str | None) -> None:

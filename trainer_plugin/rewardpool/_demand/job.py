@@ -51,11 +51,8 @@ def name_of(config: RewardConfig, environ: Mapping[str, str]) -> str:
 
 
 def acquire_name(job: str, *, where: str) -> str:
-    """A name by which nothing of this process is announced at the place; the job's, if that is free.
-
-    Two rewards of one job that ask one pool announce what each of them asks; by one name they would overwrite each
-    other.
-    """
+    """A name by which nothing of this process is announced at the place; the job's, if that is free."""
+    # Two rewards of one job that ask one pool would overwrite each other's announcements.
     with _lock:
         name, number = job, 1
         while (os.getpid(), where, name) in _taken:

@@ -167,11 +167,7 @@ def lasts(pool: "RewardPool") -> bool:
 
 
 def why_not_ready(pool: "RewardPool") -> str | None:
-    """Return why samples cannot be scored by the pool now; None when they can.
-
-    A pool at zero that autoscales can: the first samples start it, and wait for it within their deadline. A pool that
-    sleeps can, once it is held awake.
-    """
+    """Return why samples cannot be scored by the pool now; None when they can."""
     status = pool.status
     serving = status.condition("Serving")
     said = f"Serving is {serving.status}, {serving.reason}: {serving.message}" if serving else "it has no status yet"
@@ -188,6 +184,7 @@ def why_not_ready(pool: "RewardPool") -> str | None:
         # It is asleep, which is healthy; `Pool.awake` wakes it.
         return None
     if status.replicas == 0 and pool.spec.autoscaling is not None:
+        # The first samples start it, and wait for it within their deadline.
         return None
     if status.replicas == 0 and pool.spec.replicas == 0:
         return "it is at zero replicas, and without spec.autoscaling nothing starts one; set spec.replicas"

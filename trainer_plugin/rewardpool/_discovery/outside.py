@@ -11,10 +11,8 @@ from rewardpool_api import names
 
 
 async def check_address(endpoint: Endpoint) -> None:
-    """Raise PoolAccessError where a kubeconfig led to a pool whose address is not known here.
-
-    A pod's name server may be away for a moment, so there the samples wait for it, within their deadlines.
-    """
+    """Raise PoolAccessError where a kubeconfig led to a pool whose address is not known here."""
+    # A pod's name server may be away for a moment; there the samples wait for it, within their deadlines.
     if not isinstance(endpoint.source, KubernetesSource) or endpoint.source.is_in_pod:
         return
     address = urlsplit(endpoint.url)

@@ -221,13 +221,8 @@ class KubernetesSource:
 
 
 def _check_own(pool: "RewardPool") -> None:
-    """See that the status names the pool's own routers and its own key, as an operator's does.
-
-    Others who may write it must not choose where a key goes, or which Secret of the namespace is taken for one.
-
-    Raises:
-        PoolAccessError: It names others.
-    """
+    """Raise PoolAccessError unless the status names the pool's own routers and its own key, as an operator's does."""
+    # Others who may write it must not choose where a key goes, or which Secret of the namespace is used as one.
     name, namespace = pool.metadata.name, pool.metadata.namespace
     own = f"{names.router_host(name, namespace)}:{names.ROUTER_PORT}"
     url, secret = pool.status.url, pool.status.auth.secret_name

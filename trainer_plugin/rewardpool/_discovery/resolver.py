@@ -81,10 +81,7 @@ class EndpointResolver:
         return False if self._looked_at >= since else None
 
     def look_up(self) -> asyncio.Task[None]:
-        """The look-up that is under way, or a new one: for a thousand failing samples it is the same.
-
-        Waiting requests ask `moved` again then: one that was under way may have begun too early.
-        """
+        """The look-up that is under way, or a new one; one that was under way may have begun too early."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_up())
         return self._looking

@@ -152,15 +152,13 @@ def _settings(part: Part) -> dict[str, Any]:
 
 
 def _name(value: Any) -> Any:
-    """Return a stand-in for a value that JSON lacks, the same in every process: a function's name, a path's text.
-
-    An object that has no text of its own, or is called, stands for its type: its address is another one each time.
-    """
+    """Return a stand-in for a value that JSON lacks, the same in every process: a function's name, a path's text."""
     if isinstance(value, functools.partial):
         return [_name(value.func), value.args, value.keywords]
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}:{value.__qualname__}"
     kind = type(value)
+    # Without a text of its own, or where it is called, its type: the address in its text differs each time.
     has_text = not callable(value) and str(value) != object.__repr__(value)
     return str(value) if has_text else f"{kind.__module__}:{kind.__qualname__}"
 

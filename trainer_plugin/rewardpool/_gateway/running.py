@@ -58,9 +58,7 @@ async def serve(app: web.Application, *, host: str, port: int, timeout: float, r
     """Serve until SIGTERM or SIGINT; then no new connection is taken and requests in flight get their answers.
 
     Args:
-        app: The gateway.
-        host: Where to listen.
-        port: The same; 0 for a free one.
+        port: 0 for a free one.
         timeout: Seconds for one sample.
         ready: Called with the base URL once it listens.
 

@@ -82,7 +82,6 @@ class GatewaySettings:
     """Settings of a gateway.
 
     Attributes:
-        text: Reads what the policy was asked and wrote.
         key: What callers must present; None for none.
         with_parts: Whether slime gets an object with every part's raw score beside the total.
         timeout: Seconds for one sample.

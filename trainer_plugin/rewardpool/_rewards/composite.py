@@ -279,10 +279,7 @@ class CompositeReward:
         return in_order(groups, rated)
 
     async def _asked_again(self, episodes: Sequence[Episode], answered: list[Answered]) -> dict[int, _Draft]:
-        """Return, by their place, the members of a group in which no two revisions shall be: see `one_revision.py`.
-
-        Those that are not among them stay as they were.
-        """
+        """Return, by their place, the members of a group that had to be asked again; see `one_revision.py`."""
         anew: dict[int, _Draft] = {}
         for number in range(ROUNDS):
             if not is_split(answered):

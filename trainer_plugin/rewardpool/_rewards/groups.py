@@ -17,8 +17,7 @@ log = logging.getLogger(__name__)
 def groups_of(*columns: Sequence[Any]) -> list[int]:
     """Return the same number for rows that are equal in all of these columns.
 
-    Two problems may have one text, so prompts alone do not tell groups apart. A problem whose rows are in several
-    processes is a group in each.
+    Two problems may have one text, so prompts alone do not distinguish groups.
 
     Args:
         columns: Such as prompts, ground truths and extra_info; each of shape (rows,).

@@ -96,10 +96,8 @@ def refuse_media(episode: Episode, *, in_prompt: Collection[str] = ()) -> None:
 
 
 async def gathered(work: Sequence[Awaitable[T]]) -> list[T]:
-    """The results in order; the first error cancels what is not done, waits until that has ended, and is raised.
-
-    `asyncio.gather` leaves the others running then, and a TaskGroup wraps the error into a group.
-    """
+    """The results in order; the first error cancels what is not done, waits until that has ended, and is raised."""
+    # `asyncio.gather` alone leaves the others running, and a TaskGroup wraps the error into a group.
     if len(work) == 1:  # no task is needed, and single samples are the most frequent case
         return [await work[0]]
     tasks = [asyncio.ensure_future(one) for one in work]

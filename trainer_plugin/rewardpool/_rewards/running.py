@@ -48,15 +48,12 @@ class Sums:
         return Sums(self.count + other.count, self.total + other.total, self.squares + other.squares)
 
     def scaling(self) -> Scaling:
-        """Return what brings such scores to mean 0 and standard deviation 1 (that of a population).
-
-        Without scores it changes nothing. A deviation below a step of the scores' numbers is rounding: then nothing is
-        divided.
-        """
+        """Return what brings such scores to mean 0 and standard deviation 1 (that of a population)."""
         if not self.count:
             return Scaling()
         mean = self.total / self.count
         deviation = _root(self.squares / self.count - mean**2)
+        # A deviation below a step of the scores' numbers is rounding.
         return Scaling(float(mean), deviation if deviation > float_step([float(mean)], "float32") else 1.0)
 
     def to_json(self) -> list[Any]:
@@ -91,11 +88,9 @@ class RunningMoments:
                 self._counted[part] += Sums(1, exact, exact**2)
 
     def advance(self, version: int, *, together: Together = alone) -> None:
-        """Freeze all that was counted, on all ranks, for groups that are begun under this version from now on.
-
-        What was frozen under a version stays as it is. A job that goes on from a checkpoint publishes its weights once
-        more, maybe between two publications: what it counted since the last one waits for the next, as it would have.
-        """
+        """Freeze all that was counted, on all ranks, for groups that are begun under this version from now on."""
+        # A job that goes on from a checkpoint publishes its weights once more, maybe between two publications: what it
+        # counted since the last one waits for the next, as it would have.
         if version in self._scalings:
             return
         ranks = together({part: sums.to_json() for part, sums in self._counted.items()})

@@ -297,11 +297,10 @@ def _shown(text: str) -> str:
 def _functions_of(asserts: Sequence[str]) -> list[str]:
     """Return the names that assertions use and neither they nor Python define: those of the code's functions.
 
-    Which names are the code's is decided here, where the code cannot add `abs` to them.
-
     Raises:
         ValueError: There are none, and no assertion would be about the code.
     """
+    # Decided here and not in the sandbox, where the code could add `abs` to them.
     tables = [symtable.symtable(assertion, "<assertion>", "exec") for assertion in asserts]
     own = {one.get_name() for table in tables for one in table.get_symbols() if one.is_assigned() or one.is_imported()}
     used = {name for table in tables for name in _globals_of(table)}

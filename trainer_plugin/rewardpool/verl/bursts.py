@@ -39,9 +39,7 @@ def worker_number() -> int:
 
 
 def number_in(actor_name: str) -> int:
-    """The worker's number in the name that verl gave its actor; 0 where there is none.
-
-    They are called `reward_loop_worker_3`, and `agent_loop_worker_3_5d1e07c2` with random hexadecimal digits.
-    """
+    """The worker's number in the name that verl gave its actor; 0 where there is none."""
+    # `reward_loop_worker_3`, and `agent_loop_worker_3_5d1e07c2` with random hexadecimal digits.
     found = re.search(r"_worker_(\d+)(_|$)", actor_name)
     return int(found[1]) if found else 0

@@ -68,14 +68,12 @@ class Sampling:
     temperature: float
 
     def request(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
-        """Return the request of one response to a prompt.
-
-        It has no seed: on a CPU, vLLM 0.32 ends with "CPU Generator does not use offset" when a request with its own
-        seed is computed again, as all are after a change of weights. `--seed` of the server is used instead.
-        """
+        """Return the request of one response to a prompt."""
         return {
             "model": self.served_name,
             "token_ids": list(prompt_ids),
+            # No seed, the server has one: on a CPU, vLLM 0.32 ends with "CPU Generator does not use offset" when a
+            # request with its own seed is computed again, as all are after a change of weights.
             "sampling_params": {
                 "max_tokens": self.max_new_tokens,
                 "temperature": self.temperature,
@@ -174,8 +172,8 @@ class VllmClient:
     async def change_weights(self, folder: Path, version: int) -> None:
         """Load the weights in a folder, in safetensors files named as in Hugging Face's format.
 
-        Running responses are kept: they pause between two tokens, and continue with the new weights, which compute
-        the keys and values of their tokens again. No result of the old weights stays in a cache.
+        Running responses pause between two tokens, and continue with the new weights, which compute the keys and values
+        of their tokens again.
 
         Raises:
             RolloutError: It did not load them, or not within 10 minutes; running responses continue with the old ones.

@@ -30,7 +30,6 @@ class VllmEngine:
     """One rank's share of a vLLM that all ranks use; rank 0 pushes the weights.
 
     Args:
-        settings: Limits and deadlines, and the folder that weights pass through.
         encode: Returns the token ids that the policy continues.
     """
 

@@ -281,10 +281,7 @@ def _as_json(words: str) -> str:
 
 
 def apply_system(messages: Sequence[Mapping[str, Any]], policy: SystemPolicy) -> list[dict[str, Any]]:
-    """The messages with system ones kept, dropped, or merged into the first user's turn.
-
-    Where there is no user's turn to merge into, one is made.
-    """
+    """The messages with system ones kept, dropped, or merged into the first user's turn, which is made if missing."""
     others = [dict(message) for message in messages if message.get("role") != "system"]
     if policy == "keep" or len(others) == len(messages):
         return [dict(message) for message in messages]
