@@ -76,11 +76,9 @@ class FleetSpec(ApiModel):
     """Speed of a replica, and the allowed number of replicas."""
 
     max_replicas: Annotated[int, Field(ge=1, le=1000)]
-    """For every policy."""
     start_seconds: Duration
     """From a replica's creation until it is ready."""
     service_seconds: Duration
-    """Seconds of work on one sample."""
     concurrency: Annotated[int, Field(ge=1, le=4096)]
     """Samples that a replica works on at once, each as fast as if it were alone."""
     queue: Annotated[int, Field(ge=0, le=65_536)] | None = None

@@ -209,7 +209,6 @@ async def _open_pools(configs: Mapping[Name, RewardConfig], vocabulary: str | No
 
 
 def _configs(teacher: str | Mapping[str, Any] | RewardConfig, settings: Mapping[str, Any]) -> dict[Name, RewardConfig]:
-    """Return the config of the only teacher, or those of several by their names."""
     if not isinstance(teacher, Mapping) or not teacher or teacher.keys() & RewardConfig.model_fields.keys():
         return {None: _config(teacher, settings, path="")}
     mistakes = Mistakes()

@@ -38,8 +38,8 @@ from rewardpool_api.teacher_wire import BadAnswerError, Question, parse_values
 
 T = TypeVar("T")
 
+# Characters.
 EXCERPT = 300
-"""Characters."""
 
 _TOO_LONG = (
     # SGLang: length first, limit second.
@@ -128,7 +128,6 @@ class Judgement(str):
     __slots__ = ("generations", "has_reasoning", "is_cut_off")
 
     def __new__(cls, words: str, *, is_cut_off: bool = False, has_reasoning: bool = False) -> "Judgement":
-        """Create a judgement from its words."""
         judgement = super().__new__(cls, words)
         judgement.is_cut_off = is_cut_off
         judgement.has_reasoning = has_reasoning

@@ -293,8 +293,8 @@ class _Incoming:
         self.keep = True
         self.status = 0
         """0 before its headers are there."""
+        # Bytes, headers among them.
         self.size = 0
-        """Bytes, headers among them."""
         self.parts: list[bytes] = []
         self.has_length = False
         self.retry_after: str | None = None

@@ -189,7 +189,6 @@ class Connections:
         return self._pace.limit
 
     def hedging(self, path: str) -> Hedging | None:
-        """Return the hedging of requests of that path; None if there is none."""
         if not self.config.hedge:
             return None
         if path not in self._hedging:

@@ -31,7 +31,6 @@ class Journal:
     Args:
         path: Of the file, which is made where there is none.
         about: Of which input and which reward it is: words for messages, by their keys.
-        rows: Number of the input's rows.
 
     Raises:
         ConfigError: It is of another input or reward, another process writes it, or it is damaged.

@@ -138,7 +138,6 @@ def reasoning_tokens(special: Mapping[str, int]) -> set[int]:
 
 
 def special_tokens(tokenizer: Any) -> dict[str, int]:
-    """Return the id of each special token of a tokenizer by its text."""
     added = getattr(tokenizer, "added_tokens_decoder", {})
     return {token.content: id_ for id_, token in added.items() if token.special and token.content}
 

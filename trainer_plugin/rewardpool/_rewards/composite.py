@@ -85,12 +85,10 @@ class OpenPart:
 
     @cached_property
     def scoring(self) -> RewardFunction | None:
-        """The function where it scores single episodes."""
         return self.reward_function if isinstance(self.reward_function, RewardFunction) else None
 
     @cached_property
     def comparison(self) -> GroupRewardFunction | None:
-        """The function where it compares a group's episodes."""
         return self.reward_function if isinstance(self.reward_function, GroupRewardFunction) else None
 
     @property

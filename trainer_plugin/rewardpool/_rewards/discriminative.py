@@ -179,7 +179,6 @@ class PoolFunctionScorer:
         self._pool = pool
 
     async def score(self, episode: Episode) -> PartScore:
-        """Return the number of the pool's function, and as info what it returned beside it."""
         scored = await self._pool.scored(Sample(function=arguments_of(episode), id=episode.id))
         return PartScore(scored.value, scored.info, attempts=scored.attempts)
 

@@ -86,7 +86,6 @@ async def started_runner(part: FunctionPart, *, path: str) -> Runner:
 
 
 def _print(label: str, line: str) -> None:
-    """Print what a function printed where the job prints, with the sample's label."""
     sys.stderr.write(f"{label}: {line}\n" if label else f"{line}\n")
 
 

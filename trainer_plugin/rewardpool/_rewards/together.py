@@ -23,12 +23,7 @@ class Together(Generic[A, B]):
     """Batches of one kind of work, on a thread of its own."""
 
     def __init__(self, work: Callable[[Sequence[A]], Sequence[B | Exception]], *, what: str) -> None:
-        """Keep it.
-
-        Args:
-            work: Does what was asked, in its order: the outcome of each, or the error that whoever asked is to have.
-            what: It is, for messages and the thread's name: "the tokenizer".
-        """
+        """`work` returns the result or the error of each argument, in order; `what` names it in messages."""
         self._work = work
         self._what = what
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=what)

@@ -68,11 +68,7 @@ class InlineScorer:
     """The scorer of all agent loops of one worker."""
 
     def __init__(self, config: Any, settings: Settings, scorer: ResponseScorer) -> None:
-        """Keep them.
-
-        Args:
-            config: The trainer's; kept because it is known by its identity.
-        """
+        """`config` is the trainer's; kept because it is known by its identity."""
         self.config = config
         self.settings = settings
         self._scorer = scorer

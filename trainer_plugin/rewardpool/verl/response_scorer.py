@@ -45,12 +45,7 @@ class ResponseScorer:
     def __init__(
         self, reward: OpenReward, tokenizer: Any, *, max_response_tokens: int | None, info: Sequence[str] = ()
     ) -> None:
-        """Keep them.
-
-        Args:
-            max_response_tokens: From this length on a response was cut off, if it does not end by itself.
-            info: As for `score_and_extra_info`.
-        """
+        """A response of `max_response_tokens` or more was cut off, if it does not end by itself."""
         self._info = tuple(info)
         self.reward = reward
         self._text = ResponseDecoder(tokenizer)
@@ -110,7 +105,6 @@ class ResponseScorer:
         return [or_error(partial(self._texts, *one)) for one in given]
 
     def _texts(self, token_ids: Sequence[int], prompt_ids: Sequence[int] | None) -> tuple[str, str | None]:
-        """The response, and the last words of its prompt."""
         return self._text(token_ids), None if prompt_ids is None else self._text.tail(prompt_ids)
 
     def _steps(self, rating: Rating, rated: Episode, token_ids: list[int]) -> tuple[tuple[int, float], ...]:

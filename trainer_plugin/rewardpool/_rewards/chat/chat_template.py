@@ -186,7 +186,6 @@ class ChatTokenizer:
             )
 
     def _finished(self, whole: list[int], text: str, hidden: dict[str, str], steps: int | None) -> list[int]:
-        """The text's tokens as the model is to have them."""
         ids = self._control.with_words(whole, text, hidden)
         if self._bos is not None and ids[:1] != [self._bos]:
             ids.insert(0, self._bos)
