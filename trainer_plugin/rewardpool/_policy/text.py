@@ -108,6 +108,7 @@ class PolicyText:
         Args:
             prompt: A text or chat messages.
             strict: False where the prompt is not read by any model, so that it does not matter.
+            label: Names the sample in messages.
 
         Raises:
             InvalidSampleError: The text has a template that is not the policy's, or the policy's is not known, or it
@@ -136,6 +137,7 @@ class PolicyText:
         Args:
             text: The response, decoded with special tokens or without.
             token_ids: The same in the policy's tokens, shape (tokens,); None where the trainer does not say.
+            label: Names the sample in messages.
 
         Raises:
             InvalidSampleError: It ends in what may be a special token, and the policy's tokenizer is not known.
@@ -160,6 +162,9 @@ class PolicyText:
 
     def after(self, prompt: str, query: str, *, label: str = "(unnamed)") -> str:
         """Return the response in `query`, which is the prompt and what the policy wrote after it.
+
+        Args:
+            label: Names the sample in messages.
 
         Raises:
             InvalidSampleError: `query` does not begin with the prompt; and as `response`.
