@@ -126,7 +126,6 @@ def metrics_app(ask: Ask) -> web.Application:
 
 
 async def _listen(application: web.Application, port: int, stack: AsyncExitStack) -> None:
-    """Serve it at this port of all addresses, until the stack ends."""
     runner = Runner(application, shutdown_timeout=HTTP_SHUTDOWN_SECONDS)
     stack.push_async_callback(runner.cleanup)
     await runner.setup()

@@ -59,11 +59,7 @@ def with_sane_status(pool: dict[str, Any], *, now: datetime) -> dict[str, Any]:
 
 
 def sane_status(status: object, *, now: datetime) -> dict[str, Any]:
-    """Return the parts of a pool's status that an operator can have written, without the malformed ones.
-
-    Decisions go on from the status. Without a part of it they begin anew there, as for a pool that was just made. A
-    time that is to come is taken for now: by another clock it may have been, and nothing waits for it for years.
-    """
+    """Return the parts of a pool's status that an operator can have written; a time that is to come becomes now."""
     if not isinstance(status, dict):
         return {}
     sane = status

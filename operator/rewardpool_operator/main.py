@@ -97,7 +97,6 @@ class Backoffs:
     """Pauses between attempts, in seconds: ever longer ones, and no last one."""
 
     def __iter__(self) -> Iterator[float]:
-        """From the first one again."""
         return chain((1.0, 2.0, 4.0, 8.0), repeat(LONGEST_BACKOFF_SECONDS))
 
 
@@ -196,10 +195,8 @@ async def serve(settings: Settings) -> None:
 
 
 def _connector() -> aiohttp.TCPConnector:
-    """For a thousand pools, some of whose addresses are silent: those must not hold up connections to others.
-
-    A connection is kept from look to look of a pool that is busy; those to quiet pools would only hold open files.
-    """
+    # For a thousand pools, some of whose addresses are silent. A connection is kept from look to look of a busy pool;
+    # those to quiet pools would only hold open files.
     return aiohttp.TCPConnector(limit=500, limit_per_host=8, keepalive_timeout=3.0)
 
 

@@ -149,7 +149,6 @@ class Metrics:
         )
 
     def router_repaired(self, namespace: str, name: str, change: Change) -> None:
-        """A router's list differed from the pool's workers without a change of ours, and was put right."""
         self._router_repairs.labels(namespace, name, change).inc()
 
     def record_events(self, namespace: str, name: str, reasons: Iterable[str]) -> None:
@@ -159,7 +158,6 @@ class Metrics:
                 self._rollouts.labels(namespace, name, _ROLLOUT_ENDS[reason]).inc()
 
     def object_repaired(self, kind: str) -> None:
-        """An owned object of this kind was not as rendered, and was put right."""
         self._object_repairs.labels(kind).inc()
 
     def pass_ended(self, seconds: float, *, own_seconds: float) -> None:
@@ -168,14 +166,12 @@ class Metrics:
         self._reconcile_own_seconds.observe(own_seconds)
 
     def pass_began(self, waited_seconds: float) -> None:
-        """A pass began so long after it was due."""
         self._reconcile_wait_seconds.observe(waited_seconds)
 
     def pass_failed(self, reason: Reason) -> None:
         self._reconcile_failures.labels(reason).inc()
 
     def read_queue_length(self, length: Callable[[], float]) -> None:
-        """Ask this for the queue's length at each scrape."""
         self._queue_length.set_function(length)
 
     def kube_request(self, verb: Verb, code: int | None) -> None:
@@ -187,11 +183,9 @@ class Metrics:
         self._watch_last_seen.labels(resource).set(time() if at is None else at)
 
     def left_out(self, kind: str) -> None:
-        """Something of this kind made no sense, and was left out."""
         self._left_out.labels(kind).inc()
 
     def serves_namespace(self, namespace: str, serves: bool) -> None:
-        """Record whether the pools of a namespace are reconciled."""
         self._namespace_served.labels(namespace).set(serves)
 
     def read_leading(self, leads: Callable[[], bool]) -> None:

@@ -129,13 +129,11 @@ class Demands:
         return found
 
     async def _asked_for(self, leases: Sequence[Object], lapsing: Collection[str], *, now: datetime) -> list[Object]:
-        """The Leases, and those that lapse as the API server has them now.
-
-        A watch may be dead for a while before it is noticed. A fleet that is let go too early costs a start; asking
-        costs a call for each job that dies.
-        """
+        """The Leases, and those that lapse as the API server has them now."""
         refs = [(lease["metadata"]["namespace"], lease["metadata"]["name"]) for lease in leases]
         self.refused = None
+        # A watch may be dead before that is noticed: a fleet that is let go too early costs a start, a question one
+        # call.
         await asyncio.gather(*(self._ask_for(*ref, now=now) for ref in refs if ref[1] in lapsing))
         found = [self._store.find(resources.LEASES, *ref) for ref in refs]
         return [lease for lease in found if lease is not None]

@@ -113,15 +113,12 @@ def rendered(
 
 
 def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_upgrade: Callable[[], bool]) -> Rendered:
-    """Return the manifests with workers and routers left as they are where the pool itself needs no others.
-
-    A gateway is changed with the routers. Whether the pool may have routers as this operator renders them is asked only
-    where those that run are of another.
-    """
+    """Return the manifests with workers and routers left as they are where the pool itself needs no others."""
     revision = revisions.present(pool, wanted.revision, objects)
     left = revisions.files_of(wanted.revision.template) - revisions.files_of(revision.template)
     routers = _routers(wanted.shared)
     live = objects.find("Deployment", names.router_name(pool.metadata.name))
+    # A gateway is changed with the routers.
     if routers is not None and live is not None and _is_upgrade(routers, live, pool) and not may_upgrade():
         files = revisions.files_of(routers["spec"]["template"]) - revisions.files_of(live["spec"]["template"])
         left |= {routers["metadata"]["name"], names.gateway_name(pool.metadata.name), *files}

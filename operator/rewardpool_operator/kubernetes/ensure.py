@@ -125,15 +125,12 @@ class Ensure:
 
 
 def needs_apply(manifest: Object, live: Object, before: tuple[str, str] | None) -> bool:
-    """Return whether applying the stamped manifest would change the live object.
-
-    The API server writes some values in its own way ("1000m" of CPU as "1"), and then the object differs from the
-    manifest for ever. So a difference that was there right after the same manifest was applied is none. `before` are
-    the hash and version that the last apply left.
-    """
+    """Return whether applying the manifest would change the object; `before` are hash and version of the last apply."""
     if not differs(manifest, live):
         return False
     digest = manifest["metadata"]["annotations"][ANNOTATION_MANIFEST]
+    # The API server writes some values in its own way ("1000m" of CPU as "1"): a difference that was there right after
+    # the same manifest was applied does not count.
     return before != (digest, version_of(live)) or differs({"metadata": manifest["metadata"]}, live)
 
 

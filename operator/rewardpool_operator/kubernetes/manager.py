@@ -137,12 +137,7 @@ class Manager:
         return self._namespaces.is_being_listed(namespace)
 
     def health(self) -> dict[str, Any]:
-        """Return the answer of /healthz; `ok` is false when a watch is dead or the queue is stuck.
-
-        An API server that is away is neither: a restart would not bring it back, and the routers need their operator.
-        Nor is a namespace where something may not be seen; `namespaces_not_served` names it, and says why.
-        Nor is a pool of which something fails, and which is reported: a restart would lose the keys that are known.
-        """
+        """Return the answer of /healthz; `ok` is false when a watch is dead or the queue is stuck."""
         now = monotonic()
         watches: dict[str, float] = {}
         for reflector in self._reflectors:
@@ -150,6 +145,8 @@ class Manager:
             watches[plural] = max(watches.get(plural, 0.0), round(now - reflector.alive_at, 1))
         oldest = self._workers.oldest() if self._acting() is not Acting.NONE else 0.0
         return {
+            # No restart where the API server is away, which it would not bring back, where a namespace may not be seen,
+            # or where something of a pool fails: the keys that are known would be lost.
             "ok": not self._has_ended and oldest < STUCK_SECONDS and max(watches.values()) < DEAD_SECONDS,
             "acting": self._acting().value,
             "pools": len(self.store.pools()),
@@ -162,7 +159,6 @@ class Manager:
         }
 
     def _failing(self) -> dict[str, list[dict[str, str]]]:
-        """Some of the pools of which something fails, with what, since when and why."""
         found = [(key, reconciler.failing) for key, reconciler in self._reconcilers.items() if reconciler.failing]
         return {
             "/".join(key): [

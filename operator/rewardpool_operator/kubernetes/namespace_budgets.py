@@ -30,7 +30,7 @@ _PARSED: Final = TypeAdapter(tuple[NamespaceBudget, ...])
 
 @dataclass(frozen=True)
 class NamespaceBudgets:
-    """All of them."""
+    """Budgets over namespaces."""
 
     _by_namespace: Mapping[str, BudgetSpec] = field(default_factory=dict)
 
@@ -60,7 +60,6 @@ class NamespaceBudgets:
         return cls(by_namespace)
 
     def __bool__(self) -> bool:
-        """Return whether there is one."""
         return bool(self._by_namespace)
 
     def name_for(self, namespace: str) -> str | None:

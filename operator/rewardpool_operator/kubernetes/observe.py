@@ -137,7 +137,6 @@ class Observer:
         return replace(worker, in_flight=reading.last if over else None)
 
     def _forget(self, router_pods: tuple[Object, ...], worker_pods: tuple[Object, ...]) -> None:
-        """Drop what is remembered of pods that are gone."""
         for gone in self._routers.keys() - {pod["metadata"]["name"] for pod in router_pods}:
             self._routers.pop(gone).list.close()
         there = {
@@ -249,7 +248,6 @@ def _refused(objects: Objects, deployment: str) -> str | None:
 
 
 def _gateway(pool: RewardPool, objects: Objects) -> Gateway | None:
-    """Return the gateway as Kubernetes knows it: whether it answers is the kubelet's to say."""
     if pool.spec.gateway is None:
         return None
     name = pool.metadata.name

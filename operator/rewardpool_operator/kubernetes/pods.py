@@ -68,10 +68,7 @@ def is_over(pod: Object) -> bool:
 
 
 def worker_of(pod: Object, *, warning: str | None = None) -> Worker:
-    """A worker pod.
-
-    The warning is the last event of a pod whose containers do not even start.
-    """
+    """A worker pod; `warning` is the last event of a pod whose containers do not even start."""
     metadata, status = pod["metadata"], _container_status(pod, CONTAINER_WORKER)
     lost = _lost(pod)
     running = _is_running(status)
@@ -251,14 +248,13 @@ def report_of(terminated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ended(terminated: Mapping[str, Any], *, of_download: bool) -> Failure:
-    """The kubelet keeps the log's last lines in the message, see `terminationMessagePolicy` in render/common.py.
-
-    A download says in JSON why it failed. No other container is believed that: users' code runs in workers.
-    """
+    """Return why a container ended: by its report, if it is a download, else by its log's last lines."""
+    # Only of a download: users' code runs in the other containers.
     report = report_of(terminated) if of_download else {}
     reason = next((known for known in DOWNLOAD_REASONS if known == report.get("reason")), None)
     if reason is not None:
         return _failure(reason, printable(report.get("message"), most=MAX_MESSAGE, keep="tail"))
+    # The message has the log's last lines, see `terminationMessagePolicy` in render/common.py.
     diagnosis = diagnose(
         exit_code=terminated.get("exitCode"),
         log=printable(terminated.get("message"), most=LOG_TAIL_BYTES, keep="tail"),
@@ -291,11 +287,9 @@ def _disruption_target(pod: Object) -> str | None:
 
 
 def _lost(pod: Object) -> Failure | None:
-    """Return a failure where the node of the pod does not report; None otherwise.
-
-    What the kubelet said last stays in the status, a running and ready container, and the node controller contradicts
-    it in the one condition Ready (False today, Unknown in older releases). When the node is back, so is the condition.
-    """
+    """Return a failure where the node of the pod does not report; None otherwise."""
+    # What the kubelet said last stays in the status. The node controller contradicts it in the condition Ready alone:
+    # False today, Unknown in older releases.
     ready, containers = _condition(pod, "Ready"), _condition(pod, "ContainersReady").get("status")
     # A readiness gate that is closed, ours or another's, is the kubelet's own word, and it says so.
     contradicted = containers == "True" and ready.get("reason") != "ReadinessGatesNotReady"

@@ -105,11 +105,9 @@ NO_DEFAULTS: Final = PoolDefaults()
 
 
 def resources_over(base: Object, own: Object) -> Object:
-    """Requests and limits of which `own` win: of a resource that they name in either, `base` says nothing.
-
-    A default limit below a request of the pool's own would make no pod.
-    """
+    """Requests and limits of which `own` win: of a resource that they name in either, `base` says nothing."""
     named = {resource for amounts in own.values() for resource in amounts}
+    # A default limit below a request of the pool's own would make no pod.
     kinds = {
         kind: {name: amount for name, amount in base.get(kind, {}).items() if name not in named} | own.get(kind, {})
         for kind in ("requests", "limits")

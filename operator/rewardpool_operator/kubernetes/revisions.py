@@ -62,11 +62,9 @@ def difference(kept: Revision, offered: Revision) -> str | None:
 
 
 def files_of(template: Object) -> set[str]:
-    """Names of the ConfigMaps that a pod of this template mounts.
-
-    A `podTemplate` may say anything, and what makes no pod is refused only when it is applied.
-    """
+    """Names of the ConfigMaps that a pod of this template mounts."""
     spec = template.get("spec")
+    # A `podTemplate` may say anything; what makes no pod is refused only when it is applied.
     volumes = spec.get("volumes") if isinstance(spec, dict) else None
     mounted = [one.get("configMap") for one in volumes if isinstance(one, dict)] if isinstance(volumes, list) else []
     found = [config_map.get("name") for config_map in mounted if isinstance(config_map, dict)]

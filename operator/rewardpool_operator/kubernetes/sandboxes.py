@@ -102,14 +102,12 @@ def are_pods_of(template: Object) -> bool:
 
 
 def template(deployment: Object) -> Object:
-    """The SandboxTemplate of a Deployment's pods.
-
-    Their network policy is the pool's own: agent-sandbox's lets in nothing but a router of its own.
-    """
+    """The SandboxTemplate of a Deployment's pods."""
     pod = deployment["spec"]["template"]
     metadata = {name: pod["metadata"][name] for name in ("labels", "annotations") if name in pod["metadata"]}
     spec = {
         "podTemplate": {"metadata": metadata, "spec": pod["spec"]},
+        # The policy is the pool's own: agent-sandbox's lets in only a router of its own.
         "networkPolicyManagement": "Unmanaged",
         "service": False,
     }

@@ -18,7 +18,7 @@ from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """One of each, for all of them."""
+    """Objects that the reconcilers of all pools share."""
 
     kube: Kube
     session: aiohttp.ClientSession

@@ -49,13 +49,12 @@ class StoredPool:
     def parse(cls, found: Object) -> Self:
         """The object with its model.
 
-        Fields of a newer CRD are ignored: after a rollback of the operator its pools are still reconciled.
-
         Raises:
             ValueError: not even its metadata are those of an object.
         """
         sane = with_sane_status(found, now=datetime.now(UTC))
         try:
+            # Fields of a newer CRD are ignored: after a rollback of the operator its pools are still reconciled.
             return cls(object=found, pool=RewardPool.model_validate(sane, extra="ignore"))
         except ValidationError as error:
             problems = [_in_words(detail) for detail in error.errors(include_url=False, include_input=False)]

@@ -74,10 +74,7 @@ class WorkQueue(Generic[K]):
         return Taken(key, due)
 
     def done(self, key: K, now: float, *, again: float | None = None) -> None:
-        """The key is no longer worked on.
-
-        It is due next at `again`, unless it was added for earlier meanwhile.
-        """
+        """The key is no longer worked on; it is due next at `again`, unless it was added for earlier meanwhile."""
         del self._running[key]
         self._earliest.pop(key, None)
         times = [due for due in (again, self._again.pop(key, None)) if due is not None]

@@ -145,12 +145,10 @@ class RouterAdmin:
     async def add(self, worker_url: str) -> None:
         """Put a worker that answers on the list, in the background of the router.
 
-        The router tries an address until it answers and cannot be stopped; ten of those block its list. So a
-        worker is added only once it answers, and not again while the router is still at it.
-
         Raises:
             RouterError: the router does not take it.
         """
+        # The router tries an address until it answers and cannot be stopped; ten of those block its list.
         if await self._is_still_adding(worker_url):
             return
         # One that smg is still removing is refused as a duplicate; a later pass gets it in.

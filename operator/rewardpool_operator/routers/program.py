@@ -6,10 +6,7 @@ from typing import Any, Protocol
 
 
 class Waiting(Protocol):
-    """Works out how many requests wait, from a router's metrics of one pass after the other.
-
-    It is what brings a pool back from zero, and no router says it.
-    """
+    """Works out how many requests wait, which no router says, from its metrics of one pass after the other."""
 
     def read(self, metrics: str, *, now: float) -> int | None:
         """Read the metrics (Prometheus text format) of `now` (monotonic seconds).

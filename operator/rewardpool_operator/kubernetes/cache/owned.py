@@ -53,26 +53,21 @@ manifests have the same fields all the time."""
 
 
 def selector_of(resource: Resource) -> str:
-    """Labels by which a kind is listed and watched.
-
-    Leases have many uses (elections, nodes); of these only announcements of training jobs are read. ConfigMaps
-    of mounted files have a component and no pool.
-    """
+    """Labels by which a kind is listed and watched."""
     return {
+        # Leases have other uses too (elections, nodes).
         resources.LEASES: f"{names.LABEL_POOL},{names.LABEL_COMPONENT}={names.COMPONENT_DEMAND}",
+        # Those of mounted files have a component and no pool.
         resources.CONFIG_MAPS: f"{names.LABEL_COMPONENT} in ({names.COMPONENT_POOL},{names.COMPONENT_FILES})",
     }.get(resource, names.LABEL_POOL)
 
 
 def trimmed(resource: Resource, found: Object) -> Object:
-    """Return the object without the fields that the operator does not read.
-
-    A thousand pools are five thousand pods; as they come, they take hundreds of megabytes, and half of their changes
-    (times of conditions, counts of Deployments) are no reason to look at a pool. And whoever may make an object may put
-    our label on a megabyte.
-    """
+    """Return the object without the fields that the operator does not read."""
+    # Whoever may make an object may put our label on a megabyte.
     if resource in OWNED and not is_files(found) and not is_owned(found):
         return _foreign(found)
+    # As they come, the five thousand pods of a thousand pools take hundreds of megabytes.
     kept = _TRIMS[resource](found) if resource in _TRIMS else found
     metadata = {name: value for name, value in kept["metadata"].items() if name != "managedFields"}
     if resource == resources.DEPLOYMENTS and is_created_by_us(found["metadata"].get("managedFields") or ()):
@@ -88,10 +83,7 @@ def is_owned(found: Object) -> bool:
 
 
 def is_ours(found: Object, uid: str | None) -> bool:
-    """Return whether the pool with this uid controls the object.
-
-    A label, or a name, is anybody's to write; the uid of a pool is not known before there is the pool.
-    """
+    """Return whether the pool with this uid controls the object, whose label and name anybody may write."""
     return uid is not None and controller_of(found).get("uid") == uid
 
 
@@ -224,14 +216,12 @@ def _without_rollout(annotations: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _config_map(config_map: Object) -> Object:
-    """Return a ConfigMap of mounted files with the hash of its content alone."""
     if is_files(config_map):
         return {"metadata": _bare(config_map["metadata"]), "content": content_of(config_map)}
     return config_map
 
 
 def _claim(claim: Object) -> Object:
-    """Return a SandboxClaim's owner, its sandbox's name, and whether it is ready."""
     metadata, status = claim["metadata"], claim.get("status") or {}
     ready = [one for one in status.get("conditions") or [] if one["type"] == "Ready"]
     conditions = [
@@ -253,12 +243,7 @@ def _without_status(found: Object) -> Object:
 
 
 def _lease(lease: Object) -> Object:
-    """Return what a job announced, with `renewed`: the time of the last renewal by the API server's clock.
-
-    Never by `spec.renewTime`, which is what the trainer's clock said: a trainer whose clock is a minute behind would
-    never be believed, and one whose clock is ahead would outlive itself. The API server notes in `managedFields` when
-    somebody changed something, to the second.
-    """
+    """Return what a job announced, with `renewed`: the time of the last renewal by the API server's clock."""
     metadata = lease["metadata"]
     written = [entry["time"] for entry in metadata.get("managedFields") or [] if "time" in entry]
     # Anybody who may announce could fill the store with what is beside these, or with one that is far too long.
@@ -270,6 +255,8 @@ def _lease(lease: Object) -> Object:
     return {
         "metadata": kept,
         "spec": {"holderIdentity": holder, **_only(spec, "leaseDurationSeconds")},
+        # Not `spec.renewTime`, by the trainer's clock: one that is behind would never be believed, one that is ahead
+        # would outlive itself.
         "renewed": max(written, default=metadata["creationTimestamp"]),
     }
 

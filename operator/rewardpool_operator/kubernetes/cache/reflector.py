@@ -117,7 +117,6 @@ class Reflector:
             await asyncio.sleep(pause_seconds(failed, shortest=SHORTEST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS))
 
     def _mark_seen(self) -> None:
-        """The API server said something about this kind."""
         self.seen_at = self.alive_at = self._clock()
         self.problem = None
 

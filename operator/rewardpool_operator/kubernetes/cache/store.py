@@ -55,10 +55,7 @@ class Store:
         return self._pools[self._keys[ref]][ref] if ref in self._keys else None
 
     def objects(self, key: Key) -> Objects | None:
-        """The pool and what it owns at this moment; None when there is no such pool.
-
-        Objects that the pool does not control are not among them, whatever their names and labels say.
-        """
+        """The pool, and what it owns and controls, at this moment; None when there is no such pool."""
         pool = self.pool(key)
         if pool is None:
             return None
@@ -86,7 +83,6 @@ class Store:
         )
 
     def files(self, namespace: str) -> list[Object]:
-        """The namespace's ConfigMaps of mounted files."""
         return list(self._pools.get((namespace, OF_ALL_POOLS), {}).values())
 
     def namespaces_with_files(self) -> list[str]:

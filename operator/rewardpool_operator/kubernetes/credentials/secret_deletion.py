@@ -13,10 +13,7 @@ from rewardpool_kube.resources import Object
 
 
 def with_secret_owners(manifest: Object, secrets: Iterable[Object]) -> Object:
-    """The manifest with the Secrets among its owners.
-
-    Not as controllers, and without blocking the deletion of anything.
-    """
+    """The manifest with the Secrets among its owners, none of which controls it or blocks its deletion."""
     owners = [
         {"apiVersion": "v1", "kind": "Secret", "name": item["metadata"]["name"], "uid": item["metadata"]["uid"]}
         for item in sorted(secrets, key=lambda item: str(item["metadata"]["name"]))

@@ -25,10 +25,7 @@ def has_surplus(manifest: Object, live: Object) -> bool:
 
 
 async def change_secret(kube: Kube, manifest: Object, live: Object) -> Object:
-    """Change the Secret to be as the manifest says; what it is now is returned.
-
-    One that was changed meanwhile is returned as it was found, for the next pass to look at.
-    """
+    """Change the Secret to be as the manifest says; return what it is now, also where it was changed meanwhile."""
     metadata = manifest["metadata"]
     entries, annotations = _surplus(manifest, live)
     patch: Object = {

@@ -70,10 +70,7 @@ def certificate_of(pool: RewardPool, secret: Object | None) -> Certificate | Non
 
 
 def ca_bundle(certificate: Certificate | None, *, before: str | None, served: set[str]) -> str | None:
-    """Return PEM in base64 for the status' `auth.caBundle`; None without a certificate.
-
-    There is no certificate for HTTP, and while the Secret cannot be used; what is served are fingerprints.
-    """
+    """Return PEM in base64 for the status' `auth.caBundle`, None without one; `served` are fingerprints."""
     if certificate is None:
         return before if served else None
     blocks = _PEM.findall(certificate.trusted)

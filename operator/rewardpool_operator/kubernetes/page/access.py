@@ -22,19 +22,15 @@ class TokenViewer:
 
     @property
     def user(self) -> str:
-        """The API server's name of the account."""
         return self._user.name
 
     async def is_valid(self) -> bool:
-        """Return whether the API server still takes the token, and for the same user."""
         return await self._reviews.user(self.token) == self._user
 
     async def may_see(self, namespace: str) -> bool:
-        """Return whether the user may list pools of this namespace."""
         return await self._reviews.may(self.token, "list", POOLS, namespace)
 
     async def may_see_workers(self, namespace: str) -> bool:
-        """Return whether the user may list pods of this namespace, which workers are."""
         return await self._reviews.may(self.token, "list", PODS, namespace)
 
 
@@ -49,10 +45,5 @@ class TokenAccess:
         self._reviews = reviews
 
     async def viewer(self, token: str) -> Viewer | None:
-        """Return the user of a token; None where it is not valid.
-
-        Raises:
-            OSError: the API server does not say so now.
-        """
         user = await self._reviews.user(token)
         return None if user is None else TokenViewer(token, user, self._reviews)

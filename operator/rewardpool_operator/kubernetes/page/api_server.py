@@ -63,7 +63,7 @@ class Address:
 
 
 class ApiServer:
-    """Connections to the API server that are nobody's."""
+    """Connections to the API server without credentials of their own."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, *, proxy: str | None = None) -> None:
         self._session = session
@@ -73,7 +73,6 @@ class ApiServer:
     @classmethod
     @asynccontextmanager
     async def open(cls, address: Address) -> AsyncIterator[Self]:
-        """With connections of its own."""
         connector = aiohttp.TCPConnector(ssl=_trust(address), limit=CONNECTIONS)
         async with aiohttp.ClientSession(connector=connector, timeout=TIMEOUT) as session:
             yield cls(session, address.url, proxy=address.proxy or proxy_of_environment(address.url))

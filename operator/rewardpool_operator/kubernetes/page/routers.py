@@ -46,10 +46,7 @@ class RouterCounts:
         self._counted: dict[str, Counted] = {}
 
     async def refresh(self, routers: Mapping[str, Sequence[str]]) -> None:
-        """Ask the routers of those pools that were asked least lately.
-
-        Pools that are not here are forgotten.
-        """
+        """Ask the routers of the pools that were asked least lately; forget pools that are not here."""
         now = self._clock()
         self._asked_at = {pool: at for pool, at in self._asked_at.items() if pool in routers}
         fresh = {pool for pool, at in self._asked_at.items() if now - at < FORGET_SECONDS}

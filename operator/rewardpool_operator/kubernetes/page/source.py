@@ -69,17 +69,11 @@ class ClusterSource:
     async def open(
         cls, pools: Callable[[], Awaitable[bytes]], server: ApiServer, *, namespaces: Sequence[str]
     ) -> AsyncIterator[Self]:
-        """With connections of its own, to routers."""
         connector = aiohttp.TCPConnector(limit=MAX_ROUTERS)
         async with aiohttp.ClientSession(connector=connector) as session:
             yield cls(pools, RouterCounts(session), server, namespaces=namespaces)
 
     async def observe(self, *, counted: bool) -> Sequence[Seen]:
-        """All pools as the watches last said.
-
-        Raises:
-            OSError: The operator does not answer.
-        """
         lines: dict[bytes, _Known] = {}
         for number, line in enumerate((await self._pools()).splitlines(), start=1):
             if (known := self._lines.get(line) or _read(line)) is not None:

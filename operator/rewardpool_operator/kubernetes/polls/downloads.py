@@ -93,7 +93,6 @@ class Downloads:
 
 
 async def _read(session: aiohttp.ClientSession, worker: Worker) -> Download | None:
-    """Ask once; returns None without an answer, and the next pass asks again."""
     try:
         timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
         async with session.get(f"{worker.url}{names.DOWNLOAD_PATH}", timeout=timeout) as response:

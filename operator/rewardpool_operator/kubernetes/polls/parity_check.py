@@ -66,9 +66,7 @@ class ParityCheck:
 
     @property
     def refused(self) -> str | None:
-        """Reason for which the set could not be read the last time; None when it could, or when there is nothing to
-        read.
-        """
+        """Reason for which the set could not be read the last time; None when it could, or there is none to read."""
         ref, problem = self._asked_for[0], self._reading.problem
         return None if ref is None or problem is None else f"{_named(ref)} cannot be read: {problem}"
 
@@ -190,7 +188,6 @@ async def _all(asked: Iterable[Awaitable[float | str]]) -> list[float | str]:
 
 
 async def _score(item: GoldenText, ask: Ask, *, give_up: bool) -> float | str:
-    """The score, or why there is none."""
     try:
         answer = await ask(item.text)
     except InvalidResponseError as error:

@@ -74,7 +74,6 @@ class Probes:
             task.cancel()
 
     def _unknown(self, pool: RewardPool, starts: dict[Start, Worker]) -> dict[Start, Worker]:
-        """Return the workers to ask."""
         found = {start: one for start, one in starts.items() if one.active and start not in self._answers}
         if pool.spec.model.type != "Generative":
             return found

@@ -195,10 +195,7 @@ class _Pass:
         )
 
     async def _apply_shared(self, manifests: Iterable[Object], *, may_write_secrets: bool) -> None:
-        """Secrets first: pods wait for them, and the Service names them by what they are in the cluster.
-
-        Deployments last, and none where something is in the way: their pods would mount another owner's Secret.
-        """
+        """Apply the manifests, Secrets first: pods wait for them, and the Service names them."""
         secrets = [manifest for manifest in manifests if manifest["kind"] == "Secret"] if may_write_secrets else []
         if self._objects.secrets:
             # One tells what the other one already has: their order counts.
@@ -216,6 +213,7 @@ class _Pass:
             for manifest in manifests
             if manifest["kind"] != "Secret" and self._is_time_for(manifest)
         ]
+        # Deployments last, and none where something is in the way: their pods would mount another owner's Secret.
         for is_deployment in (False, True):
             if self.in_the_way:
                 return
@@ -223,10 +221,8 @@ class _Pass:
             await asyncio.gather(*(self._guarded(self._apply(manifest)) for manifest in those))
 
     async def _remove_unwanted(self, manifests: Iterable[Object]) -> None:
-        """Network policies, and the gateway with its budget, are what a pool may not want any more.
-
-        A gateway's Service and Secret stay: the operator may delete neither kind, and nothing is behind them.
-        """
+        """Delete network policies, and the gateway with its budget, where the pool wants none any more."""
+        # Its Service and Secret stay: the operator may delete neither kind, and nothing is behind them.
         gateway = names.gateway_name(self._pool.metadata.name)
         if self._pool.spec.gateway is None and self._objects.find("Deployment", gateway) is not None:
             await self._guarded(self._delete(resources.DEPLOYMENTS, gateway))
@@ -238,12 +234,10 @@ class _Pass:
                     await self._guarded(self._delete(resource, name))
 
     def _is_time_for(self, manifest: Object) -> bool:
-        """Return whether the object is of use now: a budget needs pods to protect, and pins need entries.
-
-        Of a budget Kubernetes counts anew with every pod that comes, so it is not made before a worker serves.
-        """
+        """Return whether the object is of use now: a budget needs pods to protect, and pins need entries."""
         match manifest["kind"]:
             case "PodDisruptionBudget":
+                # Kubernetes counts a budget anew with every pod that comes.
                 says_something = manifest["spec"]["minAvailable"] > 0 and self._serves
             case "ConfigMap":
                 says_something = json.loads(manifest["data"][names.PINS_FILE]) != {}
@@ -265,7 +259,6 @@ class _Pass:
             self.changed = True
 
     async def _mark(self, plan: Plan) -> None:
-        """Write on the pods who is leaving, and who goes first when the set shrinks."""
         since = rfc3339(datetime.now(UTC))
         marks: dict[str, dict[str, str | None]] = {}
         for name in plan.drain:
@@ -304,7 +297,6 @@ class _Pass:
         return self._objects.find("Deployment", names.worker_name(self._pool.metadata.name, worker_set.revision))
 
     async def _set_gate(self, router: str, status: Literal["True", "False"], reason: str) -> None:
-        """Open or close the readiness gate of a router's pod; see `decide/router_readiness.py`."""
         condition = {
             "type": names.CONDITION_HOLDS_WORKERS,
             "status": status,
@@ -345,7 +337,6 @@ class _Pass:
             self._wrote = True
 
     async def _claim(self, worker_set: WorkerSet, plan: Plan) -> None:
-        """Bring the SandboxClaims of a Deployment that has some to the size that it has by now."""
         name = names.worker_name(self._pool.metadata.name, worker_set.revision)
         deployment = self._store.find(resources.DEPLOYMENTS, self._namespace, name)
         if deployment is None or not sandboxes.are_pods_of(deployment["spec"]["template"]):

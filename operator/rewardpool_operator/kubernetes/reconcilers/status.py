@@ -53,18 +53,13 @@ class StatusReconciler:
         """Monotonic time at which a step is written with all that came since; None when none waits."""
 
     def seconds_until_writing(self) -> float:
-        """Return the seconds until a pass should write what waits; infinite when nothing does.
-
-        Infinite too for what could not be written in its time: a pass that comes anyway tries it again.
-        """
+        """Return the seconds until a pass should write what waits; infinite when nothing does, or a write failed."""
         left = inf if self._step_due_at is None else self._step_due_at - self._clock()
         return left if left > 0 else inf
 
     def as_decided(self, pool: RewardPool, found: Object) -> RewardPool:
-        """The pool with the status that was decided last, be it written or not.
-
-        Where another status is found than before, another operator decided meanwhile.
-        """
+        """The pool with the status that was decided last, be it written or not."""
+        # Another status than before: another operator decided meanwhile.
         if self._unwritten is None or self._unwritten[0] != found:
             return pool
         return pool.model_copy(update={"status": self._unwritten[1]})
@@ -122,14 +117,11 @@ class StatusReconciler:
         self._status_at, self._unwritten, self._step_due_at = now, None, None
 
     async def _applied(self, pool: RewardPool, status: Object) -> Object:
-        """Write the status of exactly this pool, and return the object.
-
-        No uid is a precondition of a write to a custom resource's status, so the version is. Where it is another one
-        than the store knows, the API server is asked whose it is, and the write is tried again.
-        """
+        """Write the status of exactly this pool, and return the object."""
         namespace, name = pool.metadata.namespace, pool.metadata.name
         known = self._store.pool((namespace, name))
         for tries_left in reversed(range(CONFLICT_TRIES)):
+            # A uid is no precondition of a write to a custom resource's status, so the version is.
             check_uid(known, pool.metadata.uid)
             version = {} if known is None else {"resourceVersion": known["metadata"]["resourceVersion"]}
             metadata = {"name": name, "namespace": namespace, **version}
@@ -158,7 +150,6 @@ class StatusReconciler:
             log.warning("an event was not written: %s", error)
 
     async def _write_event(self, pool: RewardPool, event: Event) -> None:
-        """Write an event, or that it was said again."""
         memory, now = self._events, self._clock()
         taken = memory.correlate(event, now=now)
         if isinstance(taken, Repeat):

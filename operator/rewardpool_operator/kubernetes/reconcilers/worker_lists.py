@@ -41,11 +41,9 @@ class WorkerListReconciler:
         return await self._join(plan.joins) or left
 
     async def restore(self, plan: Plan, routers: Iterable[Router]) -> bool:
-        """Fill the routers that have no worker, and change nothing else: the API server is away, or another may lead.
-
-        What is known of the pods may be old. A router that has workers may have been given them by the operator that
-        leads now, and has health checks of its own; one that has none serves nothing, and can only gain.
-        """
+        """Fill the routers that have no worker, and nothing else: the API server is away, or another may lead."""
+        # What is known of the pods may be old. A router that has workers may have them from the operator that leads
+        # now; one that has none can only gain.
         empty = {router.name for router in routers if router.registered is not None and not router.registered}
         return await self._join([join for join in plan.joins if join.router in empty])
 

@@ -28,10 +28,8 @@ OWN_IMAGE: Final = {"runAsNonRoot": True}  # not for stock engine images, which 
 
 
 def every_address(*, ipv6: bool) -> str:
-    """Return the address on which a program in a pod listens: all of its pod, in both families where there is IPv6.
-
-    Not `::` everywhere: a node's kernel may be without IPv6, and then nothing could listen there.
-    """
+    """Return the address on which a program in a pod listens: all of its pod, in both families where there is IPv6."""
+    # Not `::` everywhere: a node's kernel may be without IPv6, and then nothing could listen there.
     return "::" if ipv6 else "0.0.0.0"  # noqa: S104 - inside a pod's own network
 
 
@@ -42,17 +40,15 @@ def labels(pool: RewardPool, component: str, revision: str | None = None) -> dic
 
 
 def recommended_labels(pool: RewardPool, component: str, revision: str | None = None) -> dict[str, str]:
-    """Labels by which other tools know any application's objects; nothing of RewardPool selects by them.
-
-    The version is the revision, on the one object that is of a revision. Pods have none: the revision is the hash of
-    their template. And none is the operator's: its upgrade would write every object anew, and replace every pod.
-    """
+    """Labels by which other tools know any application's objects; nothing of RewardPool selects by them."""
     chosen = {
         "name": "rewardpool",
         "instance": pool.metadata.name,
         "component": component,
         "part-of": "rewardpool",
         "managed-by": names.FIELD_MANAGER,
+        # The revision is the hash of the pods' template, so pods have none. Nor is it the operator's version: an
+        # upgrade of it would replace every pod.
         **({"version": revision} if revision else {}),
     }
     return {f"app.kubernetes.io/{name}": value for name, value in chosen.items()}

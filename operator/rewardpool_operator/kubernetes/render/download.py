@@ -188,11 +188,8 @@ def _commands(pool: RewardPool, *, ipv6: bool) -> dict[str, list[str]]:
 
 
 def with_resources(template: Object) -> Object:
-    """The template with what the worker may take for the downloads too, where they say nothing else.
-
-    They end before the worker starts, so that the pod takes no more by it; and a quota of limits takes no pod that has
-    a container without. The user's `podTemplate` is merged in, so that the template may be anything.
-    """
+    """The template with what the worker may take for the downloads too, where they say nothing else."""
+    # The user's `podTemplate` is merged in, so the template may be anything.
     spec: Any = template.get("spec")
     containers, downloads = (_maps(spec, field) for field in ("containers", "initContainers"))
     worker = next((one for one in containers if one.get("name") == CONTAINER_WORKER), {})
@@ -205,6 +202,8 @@ def with_resources(template: Object) -> Object:
     items = spec.get("initContainers") if isinstance(spec, dict) else None
     if not any(given.values()) or not isinstance(items, list) or len(downloads) != len(items):
         return template
+    # Downloads end before the worker starts, so the pod takes no more by it; and a quota of limits takes no pod that
+    # has a container without.
     found = [
         {**one, "resources": resources_over(given, one.get("resources") or {})}
         if is_download(str(one.get("name"))) and _are_resources(one.get("resources"))

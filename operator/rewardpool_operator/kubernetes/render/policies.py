@@ -23,11 +23,7 @@ NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 
 def disruption_budgets(pool: RewardPool) -> list[Object]:
-    """Voluntary disruptions, such as the drain of a node, take one worker, one router and one gateway at a time.
-
-    One always goes, or a pool of one replica would block its node's drain for ever. One that does not answer protects
-    nothing, so it may always be evicted. How many serve is in none of these: see `protecting`.
-    """
+    """Voluntary disruptions, such as the drain of a node, take one worker, one router and one gateway at a time."""
     components = [names.COMPONENT_WORKER, names.COMPONENT_ROUTER]
     components += [] if pool.spec.gateway is None else [names.COMPONENT_GATEWAY]
     return [
@@ -36,8 +32,10 @@ def disruption_budgets(pool: RewardPool) -> list[Object]:
             "kind": "PodDisruptionBudget",
             "metadata": metadata(pool, disruption_budget_name(pool, component), component),
             "spec": {
+                # Or a pool of one replica would block its node's drain for ever. `protecting` puts in how many serve.
                 "minAvailable": 0,
                 "selector": {"matchLabels": labels(pool, component)},
+                # One that does not answer protects nothing.
                 "unhealthyPodEvictionPolicy": "AlwaysAllow",
             },
         }
@@ -51,15 +49,10 @@ def disruption_budget_name(pool: RewardPool, component: str) -> str:
 
 
 def protecting(manifest: Object, protected: Mapping[str, int]) -> Object:
-    """The manifest, if it is a PodDisruptionBudget, with all but one of so many of its component protected.
-
-    Any other is returned as it is.
-
-    In numbers: `maxUnavailable` counts from what is wanted, and where nodes have room for half of that, it would never
-    let go of a pod that serves.
-    """
+    """The manifest with all but one pod of its component protected, if it is a PodDisruptionBudget; else as it is."""
     if manifest["kind"] != "PodDisruptionBudget":
         return manifest
+    # `maxUnavailable` counts from what is wanted: where nodes have room for half of that, no pod that serves could go.
     least = max(0, protected[manifest["metadata"]["labels"][names.LABEL_COMPONENT]] - 1)
     return {**manifest, "spec": {**manifest["spec"], "minAvailable": least}}
 

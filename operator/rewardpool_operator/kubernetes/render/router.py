@@ -84,12 +84,10 @@ def router_deployment(
 
 
 def _cause(pool: RewardPool, annotations: Mapping[str, str]) -> str:
-    """Hash of what of the pool's own the routers are rendered from: its spec, keys and certificate.
-
-    Without defaults, so that a field that a newer operator knows changes nothing. A stored 1 of `replicas` counts as
-    one: it is the CRD's default of earlier versions.
-    """
+    """Hash of what of the pool's own the routers are rendered from: its spec, keys and certificate."""
+    # Without defaults, so that a field that a newer operator knows changes nothing.
     spec = pool.spec.router.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    # The CRD's default of earlier versions.
     if spec.get("replicas") == 1:
         del spec["replicas"]
     return short_hash([spec, dict(annotations)])

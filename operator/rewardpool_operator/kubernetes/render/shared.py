@@ -54,10 +54,7 @@ def _secret(pool: RewardPool, name: str, data: dict[str, str | None], annotation
 
 
 def files_config_map(namespace: str, files: Mapping[str, str]) -> Object:
-    """Files for workers or routers of all pools of a namespace; see `kubernetes/mounted_files.py`.
-
-    Immutable, so that a container that starts again has those it was made with. The same object for the same files.
-    """
+    """Files for workers or routers of all pools of a namespace, immutable; see `kubernetes/mounted_files.py`."""
     return _files_config_map(namespace, tuple(sorted(files.items())))
 
 

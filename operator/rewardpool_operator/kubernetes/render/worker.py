@@ -112,12 +112,9 @@ def worker_deployment(pool: RewardPool, revision: Revision, *, replicas: int) ->
 
 
 def spec_parts(pool: RewardPool) -> str:
-    """The parts of the spec that workers are rendered from, as canonical JSON: what a rollback by hand brings back.
-
-    Without defaults, so that a field that a newer operator knows changes nothing in the text; and without what the
-    source says, so that a manifest that leaves it out may have another source after a rollback.
-    """
+    """The parts of the spec that workers are rendered from, as canonical JSON: what a rollback by hand brings back."""
     chosen = {part: getattr(pool.spec, part) for part in ("model", "engine", "worker")}
+    # Without defaults, so that a field that a newer operator knows changes nothing in the text.
     parts = {part: spec.model_dump(mode="json", by_alias=True, exclude_defaults=True) for part, spec in chosen.items()}
     if pool.spec.sandbox is not None:
         # That it is there means something, also where all of it is as by default.
@@ -125,6 +122,7 @@ def spec_parts(pool: RewardPool) -> str:
     # A default of the model's is not the inferred value everywhere.
     for part, field in inferred(pool.spec.model.source):
         parts[part][field] = getattr(chosen[part], field)
+    # A manifest that leaves out what the source says may have another source after a rollback.
     return json.dumps(without_inferred(parts), sort_keys=True, separators=(",", ":"))
 
 
@@ -194,16 +192,14 @@ def _resources(worker: WorkerSpec, defaults: PodDefaults) -> Object:
 
 
 def _worker_probes(start_seconds: int) -> Object:
-    """A start ends with a real score; from then on only an engine that hangs for a minute is restarted.
-
-    Neither of the later probes takes a worker out of service: the routers' own health checks and the operator do, and a
-    flooded worker that is slow to answer a kubelet is the last one that should be stopped.
-    """
+    """Return the probes: a start ends with a real score; then only an engine that hangs for a minute is restarted."""
     ready = {"httpGet": {"path": names.READY_PATH, "port": PORT_HTTP}, "timeoutSeconds": 10}
     health = {"httpGet": {"path": "/health", "port": PORT_HTTP}, "timeoutSeconds": 10}
     attempts = math.ceil(start_seconds / STARTUP_PERIOD_SECONDS)
     return {
         "startupProbe": {**ready, "periodSeconds": STARTUP_PERIOD_SECONDS, "failureThreshold": attempts},
+        # Routers' own health checks and the operator take a worker out of service; a flooded one that is slow to answer
+        # a kubelet is the last one that should be stopped.
         "readinessProbe": {**ready, "periodSeconds": 15, "failureThreshold": 4},
         "livenessProbe": {**health, "periodSeconds": 10, "failureThreshold": 6},
     }
