@@ -36,14 +36,7 @@ class Renewal:
 
 
 class Renewals:
-    """Renewals of announcements by this operator's own clock; kept from pass to pass.
-
-    The keeper of the announcements (an API server, a file system) says when each was written, by a clock of its own,
-    which need not agree with ours. So that time is compared with itself: when it is another one than at the last look,
-    it was renewed just now. Only what was there at the first look is taken to be as old as it is said to be, for a
-    restarted operator to decide as one that was not; and never to be from the future, or a trainer that died would live
-    on for as long as the clocks differ.
-    """
+    """Renewals of announcements by this operator's own clock; kept from pass to pass."""
 
     def __init__(self) -> None:
         self._known: dict[str, Renewal] = {}
@@ -60,6 +53,10 @@ class Renewals:
             self._known[name] = replace(known, excused_seconds=(now - known.at).total_seconds())
 
     def _renewal(self, name: str, written: datetime, now: datetime) -> Renewal:
+        # The keeper of the announcements (an API server, a file system) says by a clock of its own when each was
+        # written. So that time is compared with itself: another one than at the last look was written just now. What
+        # was there at the first look is as old as it says, for a restarted operator to decide as before; but not from
+        # the future, or a dead trainer would live on for as long as the clocks differ.
         before = self._known.get(name)
         if before is None:
             return Renewal(written, min(written, now))
@@ -96,16 +93,12 @@ class UnreadAnnouncement:
         return lasting(self.stated)[0] + self.renewal.excused_seconds
 
     def has_lapsed(self, now: datetime) -> bool:
-        """Return whether it was not renewed in time."""
         return now >= self.renewal.at + timedelta(seconds=self.seconds)
 
 
 def announcements(unread: Collection[UnreadAnnouncement], *, now: datetime) -> tuple[Announcement, ...]:
-    """Return those that count, by name.
-
-    Of too many, the ones that did not lapse count, and of these the ones that were there first: neither what is left of
-    old jobs nor a flood of new ones pushes out a job that is under way.
-    """
+    """Return those that count, by name."""
+    # Neither what is left of old jobs nor a flood of new ones pushes out a job that is under way.
     counted = sorted(unread, key=lambda one: (one.has_lapsed(now), one.made, one.name))[:MOST]
     return tuple(_read(one) for one in sorted(counted, key=lambda one: one.name))
 

@@ -67,10 +67,7 @@ class GoldenScores:
 
 
 def parse_golden_set(content: str, *, most: int = MAX_TEXTS) -> GoldenSet:
-    """Read a golden set.
-
-    Lines end at newlines alone; empty ones and a byte order mark are skipped. Errors quote nothing: a pool may name any
-    ConfigMap, and who makes it need not have the right to read that.
+    """Read a golden set, an object per line; empty lines and a byte order mark are skipped.
 
     Raises:
         GoldenSetError: no lines, too many, or one that is not what it should be.
@@ -78,6 +75,7 @@ def parse_golden_set(content: str, *, most: int = MAX_TEXTS) -> GoldenSet:
     # Not splitlines: JSON strings may hold U+2028, U+2029 and U+0085, which it also splits at.
     numbered = enumerate(content.removeprefix("\ufeff").split("\n"), start=1)
     lines = [(number, line) for number, line in numbered if line.strip()]
+    # Errors quote nothing: whoever names a ConfigMap in a pool need not have the right to read it.
     if not lines:
         raise GoldenSetError('it has no lines; write one JSON object per line: {"text": "..."}')
     if len(lines) > most:

@@ -183,10 +183,7 @@ class Kube:
         )
 
     async def create(self, resource: Resource, manifest: Object) -> Object:
-        """Make the object; one of that name is an error with status 409.
-
-        About half the work of a server-side apply. For the first apply after it see `managed_fields.py`.
-        """
+        """Make the object, for half the work of an apply; one of that name is an error with status 409."""
         # An unknown field of a user's podTemplate is an error and not a warning that nobody reads.
         query = {"fieldManager": self._field_manager, "fieldValidation": "Strict"}
         return await self._object(

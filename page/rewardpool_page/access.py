@@ -68,11 +68,9 @@ class Everything:
         return True
 
     async def may_see(self, namespace: str) -> bool:
-        """Return whether the pools of this namespace may be shown."""
         return True
 
     async def may_see_workers(self, namespace: str) -> bool:
-        """Return whether the workers of those pools may be shown, one by one."""
         return True
 
 
@@ -86,7 +84,6 @@ class TokenFile:
         self._file = file
 
     async def viewer(self, token: str) -> Viewer | None:
-        """Return the user of a token; None where it is not valid."""
         expected = self._file.read_text().strip()
         return Everything() if expected and hmac.compare_digest(token.encode(), expected.encode()) else None
 
@@ -125,7 +122,6 @@ class Sessions:
         return next((one.viewer for one in self._living() if hmac.compare_digest(one.secret.encode(), given)), None)
 
     def end(self, secret: str) -> None:
-        """There is no such session any more."""
         given = secret.encode(errors="surrogateescape")  # of a header, which has bytes
         self._sessions = [one for one in self._living() if not hmac.compare_digest(one.secret.encode(), given)]
 
@@ -142,7 +138,6 @@ class Failures:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def add(self, address: str) -> None:
-        """One more failed."""
         times = self._times.setdefault(address, deque(maxlen=MAX_FAILURES))
         times.append(self._clock())
         self._times.move_to_end(address)

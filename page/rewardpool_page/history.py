@@ -47,11 +47,9 @@ class Sample:
 
 
 def mean_of(samples: Sequence[Sample]) -> Sample:
-    """Return one for all of them: the latest sizes, the mean load and rate, and the slowest 95 of 100.
-
-    The mean latency is that of all requests, so busier samples count for more.
-    """
+    """Return one for all of them: the latest sizes, the mean load and rate, and the slowest 95 of 100."""
     rated = [(one.per_second, one.mean_seconds) for one in samples if one.per_second and one.mean_seconds is not None]
+    # The mean latency is that of all requests, so busier samples count for more.
     answered = sum(rate for rate, _ in rated)
     in_flight, waiting = _mean([one.in_flight for one in samples]), _mean([one.waiting for one in samples])
     return Sample(

@@ -10,10 +10,8 @@ _ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|[\x0
 
 
 def shown(text: str, keys: Iterable[str]) -> str:
-    """The text with `[key]` in place of each of these keys.
-
-    No program of ours prints them. A user's own function might.
-    """
+    """The text with `[key]` in place of each of these keys."""
+    # No program of ours prints them; a user's own function might.
     for key in keys:
         text = text.replace(key, KEY) if key else text
     return _ESCAPES.sub("", text)

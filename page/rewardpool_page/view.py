@@ -371,10 +371,7 @@ def _tone(condition: Condition) -> Tone:
 
 
 def _changes(status: RewardPoolStatus) -> Iterator[Change]:
-    """Dated parts of a status: new sizes, conditions that turned, and a revision that failed; by their reasons.
-
-    The messages stand where the conditions and the rollout are shown.
-    """
+    """Dated parts of a status: new sizes, conditions that turned, and a revision that failed; by their reasons."""
     scaling = status.scaling
     before: int | None = None
     for decision in scaling.history if scaling else ():

@@ -47,11 +47,9 @@ class Allowance:
 
 
 def allowance(mine: Claim, others: Sequence[Claim]) -> Allowance:
-    """Return the allowance of a pool, by what all pools of the budget want and hold.
-
-    Others may state other totals: the smallest holds.
-    """
+    """Return the allowance of a pool, by what all pools of the budget want and hold."""
     claims = [mine, *others]
+    # Others may state other totals.
     total = min(claim.total for claim in claims)
     shares = _deal(_bids(claims), total)
     share, kept = shares[mine.pool], _kept(mine)
@@ -205,7 +203,6 @@ def _bids_of(claim: Claim) -> tuple[_Bid, ...]:
 
 
 def _kept(claim: Claim) -> int:
-    """Return the replicas that the pool has and can keep."""
     return claim.allocated - claim.ending
 
 

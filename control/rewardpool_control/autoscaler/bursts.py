@@ -45,10 +45,7 @@ class Height:
 def learned(
     known: Sequence[Burst], *, requests: int, height: Height, jobs: Collection[str], now: datetime
 ) -> list[Burst]:
-    """The bursts after one more look.
-
-    The height is what the requests are worth, and the jobs are those that say that samples of theirs are coming.
-    """
+    """The bursts after one more look; `height` is what the requests are worth, `jobs` have samples to come."""
     last = known[-1] if known else None
     if requests == 0:
         return _ended(known, now)
@@ -92,11 +89,9 @@ def expected(known: Sequence[Burst], *, now: datetime) -> Expected | None:
 
 
 def usual_worth(known: Sequence[Burst], jobs: Collection[str]) -> int:
-    """Replicas that the last bursts of just these jobs were worth at their height; 0 without any.
-
-    The upper one of the middle: one burst that found too small a fleet, and left a queue, is not the measure.
-    """
+    """Replicas that the last bursts of just these jobs were worth at their height; 0 without any."""
     heights = [burst.replicas for burst in known if burst.jobs == sorted(jobs) and burst.ended is not None]
+    # One burst that found too small a fleet, and left a queue, is not the measure.
     return median_high(heights[-LOOKED_AT:]) if heights else 0
 
 

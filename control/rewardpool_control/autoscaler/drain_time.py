@@ -12,10 +12,7 @@ from rewardpool_control.autoscaler.service_rate import ServiceRate
 
 
 def propose(policy: DrainTimePolicy, *, requests: int, rate: ServiceRate | None, serving: int) -> Proposal:
-    """Return the replicas for so many requests at the routers.
-
-    `rate` is that of one replica, None while it is unknown.
-    """
+    """Return the replicas for so many requests at the routers; `rate` is one replica's, None while it is unknown."""
     if requests == 0:
         return Proposal.whole(0, "no request")
     if rate is None:

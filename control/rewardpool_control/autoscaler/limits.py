@@ -18,7 +18,7 @@ MAX_WINDOW: Final = 64
 
 
 def clamp(replicas: int, scaling: AutoscalingSpec) -> int:
-    """Within the bounds."""
+    """Return the number within the bounds."""
     return max(scaling.min_replicas, min(scaling.max_replicas, replicas))
 
 
@@ -30,11 +30,7 @@ def within_tolerance(proposal: Proposal, *, current: int, percent: int) -> bool:
 
 
 def window(previous: Sequence[DesiredAt], wanted: int, *, now: datetime, seconds: float) -> list[DesiredAt]:
-    """The larger proposals that are still fresh, then the present one.
-
-    Sizes fall strictly from first to last: a proposal not larger than a later one can never be the maximum. The state
-    changes only when the proposal does, so a pool under steady or no load needs no write.
-    """
+    """The larger proposals that are still fresh, then the present one."""
     if previous and previous[-1].replicas == wanted:
         ended, present = previous[:-1], previous[-1]
     else:
@@ -44,6 +40,7 @@ def window(previous: Sequence[DesiredAt], wanted: int, *, now: datetime, seconds
     oldest = now - timedelta(seconds=seconds)
     fresh = [entry for entry in ended if entry.replicas > wanted and entry.time > oldest]
     falling: list[DesiredAt] = []
+    # A proposal not larger than a later one can never be the maximum.
     for entry in reversed(fresh):
         if not falling or entry.replicas > falling[-1].replicas:
             falling.append(entry)
@@ -73,7 +70,6 @@ def _size_of(step: StepSpec, base: int) -> int:
 
 
 def _sizes_within(step: StepSpec, current: int, history: Sequence[ScalingDecision], now: datetime) -> list[int]:
-    """Every size that was wanted within the period before now."""
     begun = now - timedelta(seconds=step.period_seconds)
     sizes = [current]
     for change in reversed(history):

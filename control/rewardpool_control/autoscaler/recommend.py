@@ -43,10 +43,7 @@ class Recommendation:
 
 
 def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingStatus | None) -> Recommendation:
-    """Decide the wanted number of replicas, by policies that are not External.
-
-    Requests are taken for as many samples as the jobs say. There is no previous decision for a new pool.
-    """
+    """Decide the wanted number of replicas, by policies that are not External; a new pool has no previous decision."""
     each = samples_per_request(signals.announcements, now=signals.now)
     signals = in_samples(signals, each=each)
     before = previous or ScalingStatus(desired=signals.replicas, reason="")
@@ -166,13 +163,11 @@ class _Case:
 
     @property
     def seconds(self) -> float:
-        """The window, and while replicas start no less than a start takes.
-
-        Those that start are the first to be taken back. With a shorter window, load that comes and goes would begin
-        starts for ever and end none.
-        """
+        """The window, and while replicas start no less than a start takes."""
         window = float(self.scaling.scale_down.stabilization_window_seconds)
         is_starting = self.signals.serving < self.signals.replicas
+        # Those that start are the first to be taken back: with a shorter window, load that comes and goes would begin
+        # starts for ever and end none.
         return max(window, starts.lead_seconds(self.memory.starts)) if is_starting else window
 
     def bounded(self, sized: _Sized) -> _Sized:
@@ -238,16 +233,14 @@ def _case(scaling: AutoscalingSpec, signals: Signals, before: ScalingStatus) -> 
 
 
 def _with_unannounced(case: _Case, *, has_requests: bool) -> ScalingStatus:
-    """Remember when requests were last seen that no job announced.
-
-    For so long after its last request a client that announces nothing counts as one that lives. Figures come late, so
-    the requests of the first `PAUSE_SECONDS` after a burst may still be its own.
-    """
+    """Remember when requests were last seen that no job announced."""
     now, unannounced = case.signals.now, case.memory.unannounced
+    # For so long after its last request a client that announces nothing counts as one that lives.
     counted = max(case.scaling.scale_down.stabilization_window_seconds, case.scaling.cooldown_seconds)
     quiet_since = (case.memory.quiet_since or now) if case.plans.is_quiet else None
     if unannounced is not None and case.seconds_since(unannounced) >= counted:
         unannounced = None
+    # Figures come late: the requests of the first `PAUSE_SECONDS` after a burst may still be its own.
     if has_requests and quiet_since is not None and case.seconds_since(quiet_since) >= PAUSE_SECONDS:
         unannounced = now
     return case.memory.model_copy(update={"quiet_since": quiet_since, "unannounced": unannounced})

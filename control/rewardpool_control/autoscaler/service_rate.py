@@ -155,11 +155,9 @@ class ServiceRate:
         return f"{self.per_second:.3g} tokens/s per replica, {self.tokens:.3g} a sample"
 
     def within(self, seconds: float) -> float:
-        """Requests that one replica answers in so many seconds.
-
-        No number of replicas answers faster than one request takes. Assuming less would want more replicas for
-        every replica there is, without end.
-        """
+        """Requests that one replica answers in so many seconds."""
+        # No number of replicas answers faster than one request takes: less would want more replicas for every replica
+        # there is, without end.
         return self.per_replica * max(seconds, self.latency_seconds)
 
     def to_hold(self, requests: int) -> int:
@@ -170,10 +168,7 @@ class ServiceRate:
 def service_rate(
     known: ServiceRateStatus | None, *, spec: ServiceRateSpec, tokens: float | None = None
 ) -> ServiceRate | None:
-    """Return the rate as measured, else the manifest's, else None.
-
-    `tokens` is the mean of a sample now; None for that of the newest measurement.
-    """
+    """Return the rate as measured, else the manifest's, else None; `tokens` of None: the last measured sample's."""
     if known is not None:
         rate = ServiceRate(per_second=known.per_replica, in_flight=known.in_flight, tokens=known.tokens_per_sample)
         return rate if tokens is None else rate.for_tokens(tokens)

@@ -14,15 +14,12 @@ MARGIN_SECONDS: Final = 2.0  # what a decision takes on its way to a node
 
 
 def learned(known: Sequence[WorkerStart], seen: Sequence[Start]) -> list[WorkerStart]:
-    """The last starts, each replica's once.
-
-    On one machine a new replica may have the name of one that is gone. Those that are seen come oldest first, again at
-    every look.
-    """
+    """The last starts, each replica's once; those that are seen come oldest first, again at every look."""
     recent = [(one.worker, round(one.seconds, 1)) for one in seen[-MAX_STARTS:]]
     if recent == [(start.worker, start.seconds) for start in known]:
         return list(known)  # as at nearly every look
     there = [WorkerStart(worker=one.worker, seconds=round(one.seconds, 1)) for one in seen]
+    # On one machine a new replica may have the name of one that is gone.
     names = {start.worker for start in there}
     return [*(start for start in known if start.worker not in names), *there][-MAX_STARTS:]
 

@@ -34,17 +34,14 @@ class _Probed:
 
 
 def check_agreement(snapshot: Snapshot, *, apart: Collection[str] = ()) -> Agreement:
-    """Compare the scores of the probe text within each revision of a discriminative model, or of a teacher.
-
-    A worker whose score is not known is neither compared nor barred. Nor is one that is `apart`, which does not serve
-    for another reason.
-    """
+    """Compare the scores of the probe text within each revision; those `apart` do not serve for another reason."""
     if snapshot.pool.spec.model.type not in ("Discriminative", "Teacher"):
         return Agreement()
     dtype = snapshot.pool.spec.engine.dtype
     barred: set[str] = set()
     messages: list[str] = []
     for revision in sorted({worker.revision for worker in snapshot.workers}):
+        # A worker whose score is not known is neither compared nor barred.
         probed = [
             _Probed(worker, worker.probe_score, snapshot.is_listed(worker))
             for worker in snapshot.workers_of(revision)

@@ -78,9 +78,7 @@ class Facts:
 
     @property
     def failure(self) -> Failure | None:
-        """Failure of the first worker that does not answer; one of a restarted worker that answers again does not
-        count.
-        """
+        """Failure of the first worker that does not answer; a restarted one that answers again does not count."""
         return next((worker.failure for worker in self.staying if worker.failure and not worker.answering), None)
 
     @property
@@ -105,10 +103,8 @@ class Facts:
 
 
 def conditions_of(facts: Facts, *, held: Failure | None = None) -> list[Condition]:
-    """All conditions, each with the time since when it is what it is.
-
-    Where the pool is held, it is not known whether it is as its spec declares.
-    """
+    """All conditions, each with the time since when it is what it is."""
+    # Where the pool is held, it is not known whether it is as its spec declares.
     unknown = None if held is None else Finding("Unknown", held.reason, held.message)
     stays = None if held is None else _no(held.reason, f"the size stays as it is: {held.message}")
     unasked = unknown if facts.lists is None else None

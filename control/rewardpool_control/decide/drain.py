@@ -39,10 +39,7 @@ class Drain:
 
 
 def plan_drain(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ()) -> Drain:
-    """Bring every revision to its size without losing what is in flight.
-
-    Revisions of `kept` have their set also without a worker.
-    """
+    """Bring every revision to its size without losing what is in flight; those of `kept` keep their empty sets."""
     drain: list[str] = []
     undrain: list[str] = []
     stop: list[str] = []
@@ -82,9 +79,7 @@ def least_to_lose(worker: Worker, snapshot: Snapshot) -> tuple[bool, bool, bool,
 
 
 def _in_flight_by_routers(worker: Worker, snapshot: Snapshot) -> int | None:
-    """Return the requests that the routers hold at a listed worker; right at once, but 0 as soon as it is off their
-    lists.
-    """
+    """Return the routers' requests at a listed worker: right at once, but 0 as soon as it is off their lists."""
     entries = [entry for router in snapshot.routers for entry in router.registered or () if entry.url == worker.url]
     known = [entry.in_flight for entry in entries if entry.in_flight is not None]
     return sum(known) if entries and len(known) == len(entries) else None

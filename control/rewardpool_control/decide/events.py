@@ -60,7 +60,7 @@ def scaling_change(old: RewardPoolStatus, status: RewardPoolStatus) -> str | Non
 
 
 def _scaling_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[Event]:
-    """None for the first size, which is as the spec says."""
+    """Return the news of the size; none of the first one, which is as the spec says."""
     change = scaling_change(old, status) if old.scaling is not None else None
     return [] if change is None else [_normal(EventReason.SCALED, change)]
 

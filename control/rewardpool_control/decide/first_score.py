@@ -73,12 +73,9 @@ def _part_of(worker: Worker) -> FirstScorePart:
 
 
 def _is_answered(snapshot: Snapshot, before: FirstScoreStatus, load: LoadStatus | None, staying: list[Worker]) -> bool:
-    """Return whether a router counted an answer.
-
-    Routers count for an address, so the count of a replica that was there before tells of its earlier time, too. Then
-    it is over when no request waits and none is in flight.
-    """
+    """Return whether a router counted an answer."""
     since, new = before.since, {worker.url for worker in staying}
+    # Routers count for an address, so the count of such a replica tells of its earlier time, too.
     old = [worker for worker in staying if worker.created < since]
     if any(worker.answered for worker in staying):
         return True

@@ -23,10 +23,7 @@ from rewardpool_control.snapshot import Failure, Snapshot
 
 
 def kept_lists(snapshot: Snapshot, *, barred: frozenset[str] = frozenset()) -> WorkerListChanges:
-    """The routers' lists by what the workers are, and by what was decided before.
-
-    Workers of `barred` are about to leave.
-    """
+    """The routers' lists by what the workers are, and by what was decided before; `barred` ones are about to leave."""
     snapshot = as_reached(snapshot)
     leaving = {worker.name for worker in snapshot.workers if worker.name in barred}
     apart = leaving | _unproven(snapshot) | _parked(snapshot)

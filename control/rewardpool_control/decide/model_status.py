@@ -56,7 +56,6 @@ def _revisions(snapshot: Snapshot) -> list[RevisionModel]:
 
 
 def _present(snapshot: Snapshot, known: RevisionModel | None) -> RevisionModel:
-    """Return the present revision's model by the spec."""
     pool, head = snapshot.pool, snapshot.pool.spec.model.head
     return RevisionModel(
         revision=snapshot.revision,

@@ -44,10 +44,7 @@ class _Pair:
 
 
 def check_parity(snapshot: Snapshot, good: str | None) -> Parity:
-    """Compare the present revision's scores, as far as they are known.
-
-    `good` is the stable revision, where it still has a set.
-    """
+    """Compare the present revision's scores, as far as they are known, with the stable one's, `good`."""
     asked, golden = snapshot.pool.spec.rollout.parity, snapshot.golden
     if asked is None or golden is None:
         return Parity()
@@ -71,10 +68,7 @@ def check_parity(snapshot: Snapshot, good: str | None) -> Parity:
 
 
 def admits(snapshot: Snapshot, revision: str, good: str | None) -> bool | None:
-    """Return whether an earlier revision scores as it should; None when that is not known.
-
-    It may have been left before it was compared, and its workers may still come up.
-    """
+    """Return whether an earlier revision scores as it should; None when it may never have been compared."""
     asked, golden = snapshot.pool.spec.rollout.parity, snapshot.golden
     if asked is None or golden is None:
         return True
@@ -122,11 +116,9 @@ def _least_busy(snapshot: Snapshot, revision: str) -> Worker | None:
 
 
 def _lacks_reference(snapshot: Snapshot, golden: GoldenSet, good: str) -> bool:
-    """Return whether the good revision could still score the texts, and has not.
-
-    Without a worker that answers it cannot, and then nothing waits for it: a broken revision never blocks the next.
-    """
+    """Return whether the good revision could still score the texts, and has not."""
     unknown = _needs_the_good_one(golden) and _scores(snapshot, good, golden) is None
+    # Without a worker that answers nothing waits for it: a broken revision never blocks the next.
     return unknown and snapshot.available_of(good) > 0
 
 

@@ -107,13 +107,11 @@ def as_admitted(snapshot: Snapshot, choice: RevisionChoice) -> Snapshot:
 
 
 def _barred(snapshot: Snapshot, parity: Parity, good: str | None) -> frozenset[str]:
-    """Workers of a revision that was not compared yet, or came out wrong.
-
-    Nothing may be known of an earlier one that is on its way out. What a router has of it stays, and joins no other.
-    """
+    """Workers of a revision that was not compared yet, or came out wrong."""
     revisions = {worker.revision for worker in snapshot.workers} - {snapshot.revision, good}
     known = {revision: admits(snapshot, revision, good) for revision in revisions}
     known |= {snapshot.revision: parity.admits, good or snapshot.revision: good is not None or parity.admits}
+    # Nothing may be known of an earlier one that is on its way out: what a router has of it stays.
     return frozenset(
         worker.name
         for worker in snapshot.workers
@@ -129,10 +127,8 @@ def _still_there(snapshot: Snapshot, revision: str | None) -> str | None:
 
 
 def is_leaving(worker: Worker) -> bool:
-    """Return whether a worker is leaving, and holds its room until it is gone.
-
-    A deleted one that does not run may stay on the list for as long as its node is lost, and counts no more.
-    """
+    """Return whether a worker is leaving, and holds its room until it is gone."""
+    # A deleted one that does not run may stay on the list for as long as its node is lost.
     return not worker.active and (worker.running or not worker.deleting)
 
 

@@ -77,11 +77,9 @@ def _others(snapshot: Snapshot, target: str) -> tuple[str, ...]:
 
 
 def _strategy(snapshot: Snapshot, target: str, no_room: str | None) -> tuple[ConditionReason, str | None]:
-    """Return how old and new take turns, and the words about a lack of room in this rollout, those of now or earlier.
-
-    The worker that fitted nowhere is gone by the next pass, and with it the evidence; so the words are remembered.
-    """
+    """Return how old and new take turns, and the words about a lack of room, now or earlier in this rollout."""
     before = snapshot.pool.status.rollout
+    # The worker that fitted nowhere is gone by the next pass, and with it the evidence.
     words = before.replace_reason if before is not None and before.target_revision == target else None
     if no_room is not None:
         words = no_room[:MAX_MESSAGE]
@@ -103,16 +101,13 @@ def _in_place(snapshot: Snapshot, target: str, *, desired: int, parked: int) -> 
 def _replace(
     snapshot: Snapshot, wanted: int, target: str, *, in_place: int, cramped: bool, lacking: bool
 ) -> tuple[int, int]:
-    """Return the sizes of the target and of all others together, one worker moving at a time.
-
-    An old worker holds its GPU until it is gone, so those that are leaving count against the room of the target. Not so
-    a deleted one that does not run: it may stay on the list for as long as its node is lost. A worker of the target was
-    `cramped` where it had no room, now or earlier in this rollout, and is `lacking` it now.
-    """
+    """Return the sizes of the target and of all others together, one worker moving at a time."""
     new = [worker for worker in snapshot.workers_of(target) if worker.active]
     placed = sum(worker.unschedulable is None for worker in new)
     old = sum(worker.active for worker in snapshot.workers if worker.revision != target)
+    # An old worker holds its GPU until it is gone, so those that leave count against the room of the target.
     leaving = leaving_count(snapshot)
+    # Cramped: a worker of the target had no room, now or earlier in this rollout. Lacking: it has none now.
     if not cramped:
         size = max(0, min(snapshot.available_of(target), wanted), wanted - old - leaving)
     elif not lacking and leaving == 0 and in_place == placed and placed + old < wanted:

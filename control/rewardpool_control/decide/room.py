@@ -63,10 +63,8 @@ def _outgrows_quota(words: str) -> bool:
 
 
 def _has_another(reasons: str) -> bool:
-    """Return whether nodes refuse the pod for a reason that no pod's leaving removes.
-
-    Then those that lack room may be nodes that never have any, such as those without GPUs.
-    """
+    """Return whether nodes refuse the pod for a reason that no pod's leaving removes."""
+    # Nodes that lack room may then never have any, such as those without GPUs.
     _, scheduler, listed = reasons.partition("nodes are available: ")
     # On one machine the words are the supervisor's, about its GPUs alone.
     return bool(scheduler) and any(
