@@ -105,7 +105,6 @@ def _copy(files: Sequence[CodeFile], source: Path, target: Path) -> None:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """Return what is in a folder; nothing where that may not be listed."""
     try:
         return os.listdir(folder)
     except PermissionError:

@@ -313,7 +313,6 @@ def _status_of(up: Up) -> RewardPoolStatus:
 
 
 def _running(folder: PoolFolder) -> RewardPool:
-    """Return the manifest that was declared last of a pool that runs."""
     wanted = folder.read_wanted()
     if wanted is None or not folder.is_supervised():
         raise NotRunningError(f"{folder.pool_key} does not run; start it with `rewardpool up`")

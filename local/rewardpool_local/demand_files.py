@@ -54,9 +54,7 @@ class DemandFiles:
         self._warned: set[str] = set()
 
     def observe(self, *, now: datetime) -> tuple[Announcement, ...]:
-        """Return the present announcements, by name. Where the folder cannot be read, the last known ones, until they
-        lapse.
-        """
+        """Return the present announcements, by name; the last known ones while the folder cannot be read."""
         try:
             self._files = {path.name: file for path in self._paths() if (file := self._file(path)) is not None}
         except OSError as error:
@@ -73,7 +71,6 @@ class DemandFiles:
         return self._announcements
 
     def remove_old(self, *, now: datetime) -> None:
-        """Remove those that will not be renewed, of those seen in the last pass."""
         for one in self._announcements:
             path = self._folder / one.name
             try:

@@ -98,11 +98,9 @@ class Fleet:
             self._replicas[name].turn(awake=name in plan.wake)
 
     async def stop(self) -> None:
-        """Stop all workers side by side; nothing is in flight any more."""
         await asyncio.gather(*(replica.stop() for replica in self._replicas.values()), *self._stopping)
 
     async def kill(self) -> None:
-        """End all workers at once."""
         await asyncio.gather(*(replica.kill() for replica in self._replicas.values()), *self._stopping)
 
     def _grow(self, wanted: WorkerSet, now: datetime) -> None:

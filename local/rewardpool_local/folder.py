@@ -137,7 +137,6 @@ class PoolFolder:
         return is_supervised(self.path)
 
     def write_pool(self, pool: RewardPool) -> None:
-        """Publish the object with its status."""
         _write_object(self._state, pool)
 
     def read_pool(self) -> RewardPool | None:
@@ -162,11 +161,9 @@ class PoolFolder:
         )
 
     def write_wanted(self, pool: RewardPool) -> None:
-        """Ask the supervisor for this."""
         _write_object(self._wanted, _without_status(pool))
 
     def read_wanted(self) -> RewardPool | None:
-        """Return the pool as it was declared last."""
         return _read_object(self._wanted)
 
     def wanted_stamp(self) -> tuple[int, int] | None:
@@ -194,7 +191,6 @@ class PoolFolder:
         write_private(self._supervisor, json.dumps(asdict(record)))
 
     def read_supervisor(self) -> SupervisorRecord | None:
-        """Return the present or last supervisor."""
         try:
             return SupervisorRecord(**json.loads(self._supervisor.read_text()))
         except FileNotFoundError:

@@ -194,8 +194,6 @@ class _Reader:
 def imports(tree: ast.Module, package: str) -> Iterator[str]:
     """Return the whole names of what a module imports; one that ends in `.*` stands for what a package offers.
 
-    Of `from a import b` both `a` and `a.b` are named: whether `b` is a module, only the folder says.
-
     Args:
         package: That it is in; empty for one that is in none.
     """
@@ -207,6 +205,7 @@ def imports(tree: ast.Module, package: str) -> Iterator[str]:
                 base = _absolute("." * node.level + (node.module or ""), package)
                 if base:
                     yield base
+                    # Whether `b` of `from a import b` is a module, only the folder says.
                     yield from (f"{base}.{alias.name}" for alias in node.names)
             case ast.Call(
                 func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),

@@ -64,7 +64,6 @@ class LocalGateway:
             await self._process.stop(grace_seconds=self._timeout + GRACE_SECONDS)
 
     async def kill(self) -> None:
-        """End it at once, for good."""
         await self._process.kill()
         if self._port is not None:
             self._port.release()

@@ -46,11 +46,7 @@ class GpuShares:
         self._unreadable = ""
 
     async def acquire(self, replica: str, spec: RewardPoolSpec) -> str | None:
-        """Acquire the GPUs for a replica, free ones first; returns why it cannot have them, or None.
-
-        A replica that has some keeps them. The words are those of a scheduler, by which a rollout knows that one
-        replica has to leave before another can start.
-        """
+        """Acquire the GPUs for a replica, free ones first; returns why it cannot have them, or None."""
         needed = counted(spec)
         if needed == 0 or replica in self._shares:
             return None
@@ -63,6 +59,7 @@ class GpuShares:
             _drop(shares)
             owners = owners_of(visible, self._environ, shared=spec.engine.sleep.enabled)
             have = "; ".join(f"GPU {gpu.name} is {owners[gpu.uuid]}'s" for gpu in visible if gpu.uuid in owners)
+            # The words of a scheduler, by which a rollout knows that one replica has to leave before another can start.
             return f"Insufficient nvidia.com/gpu: {needed} needed, {len(shares)} of {len(visible)} free; {have}"
         self._shares[replica] = shares
         return None
@@ -71,7 +68,6 @@ class GpuShares:
         return variables([share.gpu for share in self._shares.get(replica, ())])
 
     def release(self, replica: str) -> None:
-        """Let the replica's GPUs go; its process is gone."""
         _drop(self._shares.pop(replica, ()))
 
     async def _visible_to(self, spec: RewardPoolSpec) -> tuple[Gpu, ...]:

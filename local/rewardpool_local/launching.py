@@ -25,10 +25,8 @@ LONGEST_PLACE: Final = 64  # characters: Linux takes 107 of a socket, whose name
 
 
 def revision_of(pool: RewardPool) -> str:
-    """Eight characters that stand for how workers are started; a spec that starts them alike has the same.
-
-    Another time to drain is no reason to load a model anew: workers that start from then on have it.
-    """
+    """Eight characters that stand for how workers are started; a spec that starts them alike has the same."""
+    # Another time to drain is no reason to load a model anew: workers that start from then on have it.
     worker = pool.spec.worker.model_copy(update={"drain_seconds": WorkerSpec().drain_seconds})
     spec = pool.spec.model_copy(update={"worker": worker})
     target = LaunchTarget(

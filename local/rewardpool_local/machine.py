@@ -261,12 +261,9 @@ def lacks_name(source: Path, name: str) -> bool:
 
 
 def function_folders(project: Path, engine_env: Mapping[str, str], environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return where a function's modules are looked for before the installed ones; the first that has a module wins.
-
-    The folder of the manifest, those of PYTHONPATH (spec.engine.env's replaces the environment's, as for any variable),
-    and the folder that the command is run in.
-    """
+    """Return where a function's modules are looked for before the installed ones; the first that has a module wins."""
     here = Path.cwd()
+    # Of spec.engine.env, else of the environment, as for any variable.
     users = (engine_env.get("PYTHONPATH") or environ.get("PYTHONPATH") or "").split(os.pathsep)
     return tuple(dict.fromkeys([project, *(here / user for user in users if user), here]))
 

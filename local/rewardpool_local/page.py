@@ -48,7 +48,6 @@ class LocalSource:
     @classmethod
     @asynccontextmanager
     async def open(cls, environ: Mapping[str, str]) -> AsyncIterator[Self]:
-        """With connections of its own."""
         async with aiohttp.ClientSession(timeout=METRICS_TIMEOUT) as session:
             yield cls(environ, session)
 

@@ -72,11 +72,9 @@ class Process:
         return code
 
     async def stop(self, *, grace_seconds: float) -> None:
-        """Ask it to end, and end it and all it spawned when it has not after the grace.
-
-        Only the leader is asked: engines finish what is in flight with the help of the processes they spawned.
-        """
+        """Ask it to end, and end it and all it spawned when it has not after the grace."""
         if self._process.returncode is None:
+            # Only the leader: engines finish what is in flight with the help of the processes they spawned.
             self._process.terminate()
         try:
             async with asyncio.timeout(grace_seconds):
@@ -90,7 +88,6 @@ class Process:
         await self._sweep()
 
     async def _sweep(self) -> None:
-        """Kill whatever is left of the group, and what left the group."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:

@@ -178,7 +178,6 @@ class Replica:
 
     @property
     def _present_refusal(self) -> ProbeResult | None:
-        """Return the answer of the present process in place of a score."""
         if self._refusal is None or not self.process.running:
             return None
         pid, refusal = self._refusal

@@ -94,7 +94,6 @@ class LocalRouter:
         await self._process.stop(grace_seconds=seconds + GRACE_SECONDS)
 
     async def kill(self) -> None:
-        """End it at once, for good."""
         await self._process.kill()
         for port in (self._port, self._metrics_port):
             port.release()

@@ -54,9 +54,6 @@ class Run:
 def failures_after(failures: int, *, code: int, served_seconds: float | None, ended_by_us: bool) -> int:
     """Return the number of failed starts in a row, with the one that just ended; never 0. Pure.
 
-    A process that served and was killed from outside did not fail: whoever kills workers every few seconds finds
-    them back as soon each time. One that is killed before it serves may have been too large for the machine.
-
     Args:
         code: With which it ended, negative for a signal.
         served_seconds: For which it served; None if it never did.
@@ -65,6 +62,8 @@ def failures_after(failures: int, *, code: int, served_seconds: float | None, en
     if served_seconds is not None and served_seconds >= HEALTHY_SECONDS:
         return 1
     if served_seconds is not None and not ended_by_us and -code in FROM_OUTSIDE:
+        # Whoever kills workers every few seconds finds them back as soon each time. One that is killed before it serves
+        # may have been too large for the machine.
         return max(1, failures)
     return failures + 1
 
@@ -192,7 +191,6 @@ class SupervisedProcess:
         await self._wait_for_watch()
 
     async def kill(self) -> None:
-        """End the process at once, and start none again."""
         self.stopping = True
         if self._process is not None:
             await self._process.kill()

@@ -291,7 +291,6 @@ class Supervisor:
             self._revisions = frozenset(revisions)
 
     def _forget_code(self, used: frozenset[str]) -> None:
-        """Remove the copies of code that no revision is made of any more."""
         code = self._folder.code
         if not code.others(used):
             return
@@ -358,7 +357,6 @@ class Supervisor:
         return self._never_starts() or monotonic() - self._unready_since > self._patience_seconds
 
     def _never_starts(self) -> bool:
-        """Return whether no other attempt would change anything."""
         progressing = self._pool.status.condition("Progressing")
         return progressing is not None and progressing.reason in NEVER_STARTS
 

@@ -132,10 +132,8 @@ async def read_body(request: web.Request) -> bytes:
 
 
 def is_a_fault_of_ours(record: logging.LogRecord) -> bool:
-    """Return whether a record is worth a traceback: not what is said of bytes that are no HTTP/1, or to who hung up.
-
-    Anybody may send those, and sglang-router asks each new worker whether it speaks gRPC on the same port.
-    """
+    """Return whether a record is worth a traceback: not what is said of bytes that are no HTTP/1, or to who hung up."""
+    # Anybody may send such bytes, and sglang-router asks each new worker whether it speaks gRPC on the same port.
     return not (record.exc_info and isinstance(record.exc_info[1], OF_CALLERS))
 
 

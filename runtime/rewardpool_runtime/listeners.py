@@ -190,7 +190,6 @@ def _takes(listening: IPv4Address | IPv6Address, wanted: IPv4Address | IPv6Addre
 
 
 def _sockets_of(pid: int) -> set[int]:
-    """Return the inodes of all sockets that a process and its descendants have open."""
     found = set()
     for one in family(pid):
         folder = f"/proc/{one}/fd"

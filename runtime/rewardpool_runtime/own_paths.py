@@ -23,9 +23,6 @@ class PathNotOwnError(PermissionError):
 def check_own(path: Path) -> None:
     """See that a folder, and each one above it, is this user's or root's, and that nobody else may write it.
 
-    A folder that is not there yet is made by this user. One like /tmp, in which all may write and everybody renames
-    only what is theirs, may be above.
-
     Raises:
         PathNotOwnError: One is not.
         OSError: One cannot be looked at.
@@ -35,9 +32,11 @@ def check_own(path: Path) -> None:
         try:
             found = one.lstat()
         except FileNotFoundError:
+            # This user makes it.
             continue
         if stat.S_ISLNK(found.st_mode):
             check_own(one.resolve())
+        # One like /tmp, in which all may write and everybody renames only what is theirs, may be above.
         if why := _why_not(found, is_last=one == path):
             raise PathNotOwnError(
                 f"{one} {why}, who could read the pool's keys and give its scores: set ${names.ENV_STATE_DIR} to a"

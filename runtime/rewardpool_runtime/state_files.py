@@ -41,13 +41,11 @@ def pools_here(environ: Mapping[str, str]) -> list[str]:
 
 
 def is_supervised(folder: Path) -> bool:
-    """Return whether the pool of this folder has a supervisor, without which its status is only a memory.
-
-    The kernel drops the lock with the process, however it ended. A state file without a lock was written by something
-    else and is taken at its word.
-    """
+    """Return whether the pool of this folder has a supervisor, without which its status is only a memory."""
     try:
+        # The kernel drops the lock with the process, however it ended.
         with (folder / LOCK_FILE).open("rb") as lock:
             return not try_lock(lock, shared=True)
     except FileNotFoundError:
+        # A state file without a lock was written by something else and is taken at its word.
         return (folder / names.STATE_FILE).exists()

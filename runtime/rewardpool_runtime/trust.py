@@ -6,9 +6,6 @@ import ssl
 def verifying_context(pem: str) -> ssl.SSLContext:
     """A client's TLS settings that trust these certificates, and no others.
 
-    A certificate that is no CA is trusted as itself, so that one without a CA of its own can be verified too; its host
-    name is checked in any case.
-
     Args:
         pem: certificates, one after the other.
 
@@ -16,6 +13,7 @@ def verifying_context(pem: str) -> ssl.SSLContext:
         ValueError: they cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # A certificate that is not a CA's is trusted as itself; its host name is checked in any case.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=pem)

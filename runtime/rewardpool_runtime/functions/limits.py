@@ -74,12 +74,10 @@ class Usage:
 
 
 def exceeded(usage: Usage, limits: Limits) -> Failed | None:
-    """Return what becomes of a call that used more than it may; None of one that did not. Pure.
-
-    Processor time is the policy's fault, sleep the function's; a call that got neither is the machine's.
-    """
+    """Return what becomes of a call that used more than it may; None of one that did not. Pure."""
     if usage.processes > MAX_PROCESSES:
         return Failed(f"the function had {usage.processes} processes at once; it may have {MAX_PROCESSES}")
+    # The policy's fault; sleep is the function's, and a call that got neither is the machine's.
     if usage.cpu > limits.cpu_seconds:
         spent = f"used {limits.cpu_seconds:g} s of processor time"
         return Failed(f"TimeoutError: the function {spent}, its limit by {limits.setting('cpu_seconds')}", "policy")
@@ -99,7 +97,6 @@ def cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def _quota(cgroup: Path) -> float:
-    """Return the processors that the control group of a container gets; infinite where it has no limit."""
     readers: tuple[tuple[str, ...], ...] = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
     for files in readers:
         try:

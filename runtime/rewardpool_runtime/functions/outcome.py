@@ -104,7 +104,6 @@ def read_result(result: Any) -> Outcome:
 
 
 def _number(result: Any) -> Real | None:
-    """Return the number that a result is; None where it is something else."""
     if isinstance(result, Real):
         return result
     if getattr(result, "ndim", None) == 0 and hasattr(result, "item"):  # one value of numpy's or torch's
@@ -170,7 +169,6 @@ def _is_users(file: str) -> bool:
 
 @cache
 def _others_folders() -> tuple[str, ...]:
-    """Return the folders of Python, of installed packages and of this package."""
     paths = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
     own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return tuple(f"{path}{os.sep}" for path in {*paths, *site.getsitepackages(), own})

@@ -116,9 +116,7 @@ class Parent:
         boundary: Boundary | None = None,
         here: bool = True,
     ) -> Loaded:
-        """Have it load the function, or where that is not to be done `here`, each of its processes.
-
-        Before that it enters the boundary, with all of its processes.
+        """Load the function in the parent, or where that is not to be done `here`, in each of its processes.
 
         Raises:
             FunctionLoadError: There is no such function, or it cannot be called.
@@ -126,6 +124,7 @@ class Parent:
         """
         memory = {"memory": limits.memory_mib << 20, "memory_setting": limits.setting("memory_mib")}
         request = {"load": source, "further": list(further), "here": here, **memory}
+        # It enters the boundary before that, with all of its processes.
         request["boundary"] = boundary.to_wire() if boundary is not None else None
         try:
             answer = await self._request(request, seconds=START_SECONDS)

@@ -108,7 +108,6 @@ class FunctionProcess:
         return call
 
     def send(self, value: Mapping[str, Any]) -> None:
-        """Send it a frame, if it still listens."""
         self._write(packed(value))
 
     def _write(self, frame: bytes) -> None:
@@ -153,7 +152,6 @@ class FunctionProcess:
                 call.settle(outcome)
 
     def settle_all(self, outcome: Outcome | Exception) -> None:
-        """Set what became of all calls that are in it."""
         for call in self._calls.values():
             call.settle(outcome)
 

@@ -214,7 +214,6 @@ class ProcessRunner:
         return outcome
 
     def _release(self, process: FunctionProcess) -> None:
-        """Keep a process for other calls, or have it replaced."""
         most = self._calls_per_process
         if process.is_free and not self._is_async and (most == 0 or process.served < most):
             self._supply.put_back(process)

@@ -119,7 +119,6 @@ class _Lines(io.TextIOBase):
         self._rest = ""
 
     def write(self, text: str) -> int:
-        """Take a text; lines that it completes are handed on."""
         *lines, self._rest = (self._rest + str(text)).split("\n")
         for line in lines:
             self._write(line)

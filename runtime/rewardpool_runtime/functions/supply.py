@@ -47,7 +47,7 @@ class Supply:
         printed: Printed,
         boundary: Boundary | None,
     ) -> None:
-        """Prepare; see `ProcessRunner`."""
+        """See `ProcessRunner`."""
         self._boundary = boundary
         self._source = source
         self._limits = limits
@@ -251,7 +251,6 @@ class Supply:
             self.end(process)
 
     def _drop(self) -> None:
-        """Forget all processes, whose parent is gone; end what they started."""
         for task in self._starting:
             task.cancel()
         for pid, process in self._live.items():

@@ -57,7 +57,6 @@ class _Parent:
         self._id = os.getpid()
 
     def serve(self) -> None:
-        """Answer requests until the supervisor closes the socket."""
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 first, descriptors, _, _ = socket.recv_fds(self._sock, 1, 2 * MAX_FORKS)
@@ -152,7 +151,6 @@ class _Parent:
         return pid
 
     def _become(self, talk: int, output: int) -> None:
-        """Be a process that serves calls."""
         self._end_with_parent()
         os.setsid()
         if self._has_boundary:
@@ -236,7 +234,6 @@ class _Parent:
 
 
 def _prepare(memory: int) -> None:
-    """Set what processes that serve calls have from their birth; the module may have set other things."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

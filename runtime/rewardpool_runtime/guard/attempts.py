@@ -95,7 +95,6 @@ def _succeeded(attempts: Attempts) -> list[str]:
 
 @contextlib.contextmanager
 def _neighbour() -> Iterator[int]:
-    """A process that does nothing, as another call's would."""
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(BaseException):

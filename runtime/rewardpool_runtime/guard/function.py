@@ -44,7 +44,6 @@ class Boundary:
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> "Boundary":
-        """Return a boundary from a frame of the supervisor's."""
         return cls(**value)
 
     def to_wire(self) -> dict[str, Any]:
@@ -52,10 +51,8 @@ class Boundary:
 
 
 def enter(boundary: Boundary) -> None:
-    """Give up what the boundary is for, for good, in this process of one thread and all that it starts.
-
-    What the machine lacks is left out: `attempts` finds what that leaves open.
-    """
+    """Give up what the boundary is for, for good, in this process of one thread and all that it starts."""
+    # What the machine lacks is left out: `attempts` finds what that leaves open.
     if kernel.has_landlock():
         rights = kernel.file_rights() & ~_LEFT_ALONE
         with contextlib.suppress(kernel.GuardError), kernel.Ruleset(files=rights, scopes=kernel.SCOPE_SIGNALS) as rules:
@@ -99,16 +96,14 @@ def _keep_capabilities() -> None:
 
 
 def _beside(hidden: str, shown: Sequence[str]) -> Iterator[str]:
-    """Yield what is beside a folder and beside each one above it, and what is shown of the folder itself.
-
-    No links: what they lead to is on this list by its own name, or is hidden.
-    """
+    """Yield what is beside a folder and beside each one above it, and what is shown of the folder itself."""
     if not hidden:
         yield "/"
         return
     above, hidden = "/", os.path.realpath(hidden)
     for name in hidden.strip("/").split("/"):
         for other in _entries(above):
+            # No links: what they lead to is on this list by its own name, or is hidden.
             if other != name and not os.path.islink(path := os.path.join(above, other)):
                 yield path
         above = os.path.join(above, name)
@@ -116,7 +111,6 @@ def _beside(hidden: str, shown: Sequence[str]) -> Iterator[str]:
 
 
 def _shown(hidden: str, shown: Sequence[str]) -> list[str]:
-    """Return the real paths of what is shown, as far as it is beneath the folder."""
     beneath = f"{os.path.realpath(hidden)}/"
     return [path for path in map(os.path.realpath, shown) if path.startswith(beneath)]
 

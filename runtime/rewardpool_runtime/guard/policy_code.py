@@ -41,7 +41,6 @@ class Limits:
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> "Limits":
-        """Return limits from a frame of the supervisor's."""
         return cls(cpu_seconds=float(value["cpu_seconds"]), memory_bytes=int(value["memory_bytes"]))
 
 
@@ -61,10 +60,8 @@ def missing() -> str | None:
 
 @cache
 def readable_folders() -> list[str]:
-    """Return the folders and files of Python, of installed packages and of shared libraries.
-
-    No project's folder, which may hold answers; so a checker's package should not bring its answers.
-    """
+    """Return the folders and files of Python, of installed packages and of shared libraries."""
+    # No project's folder, which may hold answers.
     paths = sysconfig.get_paths()
     python = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     candidates = dict.fromkeys([*python, *(os.path.join(sys.base_prefix, "lib"), *SHARED_LIBRARIES, *DATA)])

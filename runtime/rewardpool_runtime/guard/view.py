@@ -124,7 +124,6 @@ def _cover(folder: str) -> None:
 
 
 def _with_links(path: str, root: str) -> str:
-    """Return a path with its links followed, which are made beneath the root as they are."""
     done, left = "/", [part for part in path.split("/") if part]
     for _ in range(_MAX_LINKS):
         while left:
