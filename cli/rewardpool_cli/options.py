@@ -9,13 +9,12 @@ import typer
 
 
 def pools_here(incomplete: str) -> list[str]:
-    """Return the shell's completions of a pool's name: the pools of this machine. A cluster would keep the shell
-    waiting.
-    """
+    """Return the shell's completions of a pool's name: the pools of this machine."""
     from rewardpool_local.folder import all_folders  # only when a shell asks
 
     keys = [folder.pool_key for folder in all_folders(os.environ)]
     names = [key.removeprefix("default/") for key in keys] + keys
+    # A cluster would keep the shell waiting.
     return sorted({name for name in names if name.startswith(incomplete)})
 
 

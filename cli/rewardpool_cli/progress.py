@@ -107,13 +107,7 @@ class Progress:
 
 
 async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> bool:
-    """Show the way of a pool to its declared state; returns whether it gets there.
-
-    When the first replica serves, it is said how to use the pool, and that it is ready when all do; of one that
-    `serves_already` neither is news.
-
-    It ends when nothing changes any more, when the pool's supervisor gives up, or after so many seconds.
-    """
+    """Show the way of a pool to its declared state; returns whether it gets there within so many seconds."""
     progress = Progress(up, is_use_printed=serves_already, is_ready_printed=serves_already)
     deadline = time.monotonic() + seconds
     with _live(progress) as show:
@@ -186,7 +180,7 @@ def print_use(pool: RewardPool) -> None:
 
 
 def print_failure(folder: PoolFolder) -> None:
-    """Return why a pool is not as declared, with the engine's last lines."""
+    """Print why a pool is not as declared, with the engine's last lines."""
     pool = folder.read_pool_as_it_is()
     for kind in ("Serving", "Degraded"):
         condition = pool.status.condition(kind) if pool else None

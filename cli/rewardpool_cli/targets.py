@@ -51,7 +51,6 @@ class Target:
 
     @property
     def key(self) -> str:
-        """`namespace/name` of a pool on this machine."""
         return f"{self.namespace or 'default'}/{self.name}"
 
     def folder(self, environ: Mapping[str, str] = os.environ) -> PoolFolder:

@@ -205,7 +205,6 @@ def _too_large(where: str, mib: int) -> NoCodeError:
 
 
 def _explained(errors: str, url: str, where: str, mib: int) -> RuntimeError:
-    """Return why git failed, in words that say what to do."""
     if "File too large" in errors:
         return _too_large(where, mib)
     if _NO_COMMIT.search(errors):

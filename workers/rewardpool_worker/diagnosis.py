@@ -213,7 +213,6 @@ _KILLS_ITSELF = re.compile(r"It usually means (the|one) child failed")
 
 
 def _ending(exit_code: int | None) -> tuple[str, bool]:
-    """Return the end in words, and whether a signal from outside caused it."""
     if exit_code is None:
         return "ended with an unknown exit code", False
     number = -exit_code if exit_code < 0 else exit_code - 128

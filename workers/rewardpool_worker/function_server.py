@@ -217,7 +217,6 @@ class FunctionServer:
         return web.json_response({**answer, **echo(request_id, revision=revision, worker=worker)})
 
     async def _answer(self, request: web.Request) -> tuple[dict[str, Any], float]:
-        """Return the answer, and the seconds of the function's work on it."""
         async with self._counted():
             try:
                 body = await read_body(request)

@@ -77,24 +77,20 @@ def read_key(variable: str) -> str | None:
 
 
 def drop_proxies() -> None:
-    """Remove the variables that name a proxy.
-
-    A router asks its workers alone. By way of a proxy it would not reach them, or would show samples and key to it.
-    """
+    """Remove the variables that name a proxy."""
+    # By way of a proxy a router would not reach its workers, or would show samples and key to it.
     for name in [name for name in os.environ if name.lower() in PROXY_VARIABLES]:
         del os.environ[name]
 
 
 def limit_open_files(memory: str | None) -> None:
-    """Raise the soft limit on open files to the hard one, or to what fits the memory where that is less.
-
-    A request in flight takes two descriptors; under the usual 1024, 512 requests at once lose some and 4096 lose all.
-    And whoever reaches the port, without a key, may fill as many heads as there are descriptors: the router refuses
-    further connections then, where it would be killed for its memory. The log says for how many requests there is room.
-    """
+    """Raise the soft limit on open files to the hard one, or to what fits the memory where that is less."""
+    # A request in flight takes two descriptors; under the usual 1024, 512 requests at once lose some and 4096 lose all.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = hard
     if memory and memory.isdecimal():
+        # Whoever reaches the port, without a key, may fill as many heads as there are descriptors: the router refuses
+        # further connections then, where it would be killed for its memory.
         fitting = max(LEAST_FILES, FILES_FOR_OTHERS + (int(memory) - OWN_BYTES) // HEAD_BYTES)
         files = fitting if hard == resource.RLIM_INFINITY else min(hard, fitting)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))

@@ -60,12 +60,10 @@ class Entry(BaseModel):
 
     @property
     def pool(self) -> RewardPool | None:
-        """The manifest as a checked object; None where no engine can serve it."""
         return None if self.manifest is None else RewardPool.model_validate(self.manifest)
 
     @property
     def engines(self) -> str:
-        """The engines that serve it, the manifest's first."""
         return "none" if self.pool is None else ", ".join((self.pool.spec.engine.name, *self.also_on))
 
     @property

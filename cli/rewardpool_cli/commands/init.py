@@ -193,7 +193,6 @@ def _where(source: str) -> str:
 
 
 def _listed(source: str, revision: str, name: str, *, trusted: bool) -> Draft | None:
-    """The manifest by the catalogue; None for a model that is not in it."""
     repository = parse_source(source).location
     entry = next((entry for entry in ENTRIES if repository in entry.repositories), None)
     if entry is None:

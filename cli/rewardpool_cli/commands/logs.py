@@ -182,7 +182,6 @@ def _begin(
     query: dict[str, str],
     printer: Printer,
 ) -> None:
-    """Read these, as far as there is room."""
     room = MAX_STREAMS - sum(not stream.done() for stream in streams.values())
     for source in sources[:room]:
         streams[source] = asyncio.create_task(_copy(cluster, source, query, printer))

@@ -156,8 +156,8 @@ def _manifest_policy(manifest: Path) -> PolicyFactory:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Collect garbage rarely: a run makes a million small objects and no cycle, and collections are a seventh of it."""
     before = gc.get_threshold()
+    # A run makes a million small objects and no cycle, and collections are a seventh of it.
     gc.set_threshold(COLLECT_EVERY, *before[1:])
     try:
         yield

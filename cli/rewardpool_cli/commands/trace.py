@@ -89,7 +89,6 @@ async def _observe(target: Target, seconds: int) -> tuple[RewardPool, list[Statu
 
 
 async def _pools(target: Target) -> AsyncGenerator[RewardPool, None]:
-    """Yield the pool's present state at each step."""
     if target.is_local:
         while True:
             yield local_pools(target)[0]

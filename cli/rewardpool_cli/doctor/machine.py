@@ -66,10 +66,7 @@ def kubectl_check(environ: Mapping[str, str]) -> Check:
 
 
 def server_lines(python: str, seen: machine.Interpreter) -> list[Finding]:
-    """The interpreter that has engines and routers, and what it has of them.
-
-    A pool needs one router; engines are needed by models alone, so none of them is essential.
-    """
+    """The interpreter that has engines and routers, and what it has of them."""
     default = RouterSpec().flavor
     packages = {flavor: program.package for flavor, program in PROGRAMS.items()}
     has_router = any(package in seen.modules for package in packages.values())
@@ -78,6 +75,7 @@ def server_lines(python: str, seen: machine.Interpreter) -> list[Finding]:
         lines.append(
             _package_line(f"router {flavor}", python, [package], seen, essential=flavor == default and not has_router)
         )
+    # Models alone need engines, so none of them is essential.
     return lines + [_package_line(f"engine {engine}", python, engine_for(engine).packages, seen) for engine in ENGINES]
 
 

@@ -231,8 +231,7 @@ def _failed(evidence: Evidence, rollout: RolloutStatus, failed: FailedRollout) -
 
 
 def condition_explanations(evidence: Evidence, *, has_problem: bool, has_any: bool) -> list[Explanation]:
-    """Return the conditions that nothing else explained: all there is on one machine, or without the right to read
-    more.
+    """Return the conditions that nothing else explained: all there is on one machine, or without rights to read more.
 
     Args:
         has_problem: whether some problem is explained already.

@@ -78,7 +78,6 @@ def _job(evidence: Evidence, demand: DemandStatus) -> str:
 
 
 def _beat(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
-    """Return the expectation where no job announces."""
     steps = ("training jobs that use RewardPool's client announce by themselves; see docs/autoscaling.md",)
     learns = any(policy.demand is not None and policy.demand.learn for policy in spec.combined)
     expected = bursts.expected(scaling.bursts, now=evidence.now) if learns else None
@@ -95,7 +94,6 @@ def _beat(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> 
 
 
 def _first_score(evidence: Evidence, first: FirstScoreStatus) -> Explanation:
-    """Return the parts of the last request's wait at zero."""
     parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in first.parts if seconds)
     if first.waits_for is not None:
         what = f"The first request has waited for its score for {first.seconds:.1f} s, and waits for {first.waits_for}"

@@ -159,7 +159,6 @@ def _no_score(evidence: Evidence) -> str:
 
 
 def _words(evidence: Evidence, problem: PodProblem, pods: list[Object], *, one: bool) -> str:
-    """Return the failure of the pods, as the rest of a sentence."""
     does, is_, waits = ("does", "is", "waits") if one else ("do", "are", "wait")
     if problem.cause is Cause.STARTING:
         oldest = max(_age_seconds(evidence, pod) for pod in pods)

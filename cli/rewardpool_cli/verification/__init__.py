@@ -79,7 +79,6 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """True if every text has the expected score."""
         return all(item.holds for item in self.items)
 
     @property

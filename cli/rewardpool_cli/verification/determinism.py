@@ -235,7 +235,6 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
-        """True if no condition changes a number beyond the bound."""
         return all(finding.holds for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:

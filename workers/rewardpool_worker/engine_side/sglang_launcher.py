@@ -150,10 +150,7 @@ def wrong_scores(arguments: Any) -> str | None:
 
 
 def freeze_collectors(arguments: Any) -> None:
-    """Have SGLang freeze its garbage collectors, which spares it long pauses; it works without that as well.
-
-    It is called while the server is about to listen, in a thread of its own.
-    """
+    """Let SGLang freeze its garbage collectors, which spares it long pauses; it works without that as well."""
     key_file = os.environ.get(ENV_KEY_FILE)
     headers = {"Authorization": f"Bearer {Path(key_file).read_text().strip()}"} if key_file else {}
     request = urllib.request.Request(arguments.url() + "/freeze_gc", headers=headers, method="POST")  # noqa: S310
@@ -190,15 +187,13 @@ def shows_media(is_multimodal: bool, templates: Any) -> bool:
 
 
 def bound_requests(manager: Any) -> None:
-    """Have a tokenizer manager refuse token ids beyond the vocabulary, and take samples as long as the context.
-
-    Here token ids of a request and those of its tokenised text are the same. A ValueError becomes a 400.
-    """
+    """Let a tokenizer manager refuse token ids beyond the vocabulary, and take samples as long as the context."""
     size = manager.model_config.vocab_size
     validate = manager._validate_one_request
 
     def validate_and_bound(request: Any, token_ids: list[int] | None) -> None:
         validate(request, token_ids)
+        # Those of the request, or of its tokenised text. A ValueError becomes a 400.
         beyond = next((token for token in token_ids or () if not 0 <= token < size), None)
         if beyond is not None:
             raise ValueError(f"Token id {beyond} is out of vocabulary: the model has {size} tokens")
@@ -295,8 +290,6 @@ def load_whole(
 ) -> Any:
     """Load a checkpoint's weights into a new model, and see that each of the model's own has got its values.
 
-    A bias of a head that the checkpoint lacks becomes zero: SGLang's Qwen heads have one where transformers' have none.
-
     Raises:
         ModelRefusedError: a weight is not in the checkpoint, or NaN there; or the checkpoint has one too many.
     """
@@ -321,6 +314,7 @@ def load_whole(
         for _, parameter in expected.values():
             parameter.fill_(torch.nan)
         loaded = load(noted())
+        # SGLang's Qwen heads have a bias where transformers' have none: that becomes zero.
         without = {name: made for name, made in expected.items() if made[1].isnan().any()}
         for name, (module, parameter) in list(without.items()):
             if isinstance(module, torch.nn.Linear) and name.endswith("bias") and name not in present:
@@ -343,16 +337,14 @@ def load_whole(
 
 
 def left_out(model: Any, present: Iterable[str]) -> list[str]:
-    """The weights of a checkpoint that a model has no place for, sorted; SGLang leaves them out with a warning at most.
-
-    Only what is beside the body: within it SGLang has names of its own. A classifier needs no language-model head.
-    """
+    """The sorted weights of a checkpoint that a model has no place for; SGLang leaves them out, at most with a warning."""
     # Some checkpoints name the body's parts without the body.
     parts = {name for part in (model, getattr(model, "model", model)) for name, _ in part.named_children()}
     own = {name for name, _ in model.named_parameters()}
 
     def has_place(name: str) -> bool:
         part = name.partition(".")[0]
+        # A classifier needs no language-model head; within the body SGLang has names of its own.
         return part == "lm_head" or (name in own if part == HEAD else part in parts)
 
     return sorted(name for name in present if not has_place(name))

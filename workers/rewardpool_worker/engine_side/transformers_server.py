@@ -276,7 +276,6 @@ class Application:
 
 
 async def _read(receive: Receive) -> dict[str, Any]:
-    """Return the JSON of a request, which the middleware has checked and bounded."""
     request: dict[str, Any] = json.loads(await read_body(receive, sys.maxsize) or b"")
     return request
 

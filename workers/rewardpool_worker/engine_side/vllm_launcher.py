@@ -57,10 +57,7 @@ def head_flags(
 
 
 def settle_variables(environ: MutableMapping[str, str]) -> None:
-    """Remove a key of vLLM's own, which no request has, and the mode for developers where no engine sleeps.
-
-    Redirects of pictures are followed where the pool's own variables say so.
-    """
+    """Remove a key of vLLM's own, which no request has, and the mode for developers where no engine sleeps."""
     environ.pop("VLLM_API_KEY", None)
     # A picture's address may lead to one inside the cluster otherwise, past --allowed-media-domains.
     environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")

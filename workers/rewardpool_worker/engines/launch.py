@@ -138,7 +138,6 @@ def environment(spec: RewardPoolSpec, target: LaunchTarget, **engine_variables: 
 
 
 def _is_all_there(spec: RewardPoolSpec, target: LaunchTarget) -> bool:
-    """Return whether all files are on a disk when the engine starts."""
     model = target.download_dir is not None or parse_source(spec.model.source).scheme in ("file", "pvc")
     on_hub = any(parse_source(adapter.source).scheme == "hf" for adapter in spec.model.adapters)
     return model and (target.adapters_dir is not None or not on_hub)

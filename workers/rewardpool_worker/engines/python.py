@@ -7,15 +7,12 @@ from rewardpool_worker.engines.launch import Launch, LaunchTarget, environment, 
 
 
 def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
-    """Build the command line of one function worker; a pure function.
-
-    The user's module is found on `spec.engine.env`'s PYTHONPATH. In a pod the function gets all variables that image
-    and manifest give; on one machine, where a worker has those of the user's shell, it gets those of the manifest.
-    """
+    """Build the command line of one function worker; a pure function."""
     argv = [*target.python, "-m", "rewardpool_worker.function_server"]
     argv += ["--function", model_path(spec, target), "--served-name", target.served_name]
     argv += ["--host", target.host, "--port", str(target.port)]
     argv += ["--drain-seconds", str(spec.worker.drain_seconds)]
+    # On one machine a worker has the variables of the user's shell; the function gets those of the manifest.
     for name in (ALL,) if target.is_pod else spec.engine.variables:
         argv += ["--env", name]
     if spec.sandbox is not None:
@@ -24,7 +21,6 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
 
 
 def _flags(sandbox: SandboxSpec) -> list[str]:
-    """Return the options of the function server for `spec.sandbox`."""
     values = {
         "--cpu-seconds": f"{sandbox.cpu_seconds:g}",
         "--idle-seconds": f"{sandbox.idle_seconds:g}",

@@ -196,19 +196,16 @@ class ModelCache:
         return record
 
     def remember(self, revision: str, commit: str) -> None:
-        """Note what a branch was."""
         ref = self.folder / "refs" / _safe(revision)
         if (read_text(ref) or "").strip() != commit:
             _write(ref, commit)
 
     def last_known(self, revision: str) -> str | None:
-        """Return the branch's last known commit, or the revision itself where it is one, if that is on the disk.
-
-        It need not have been checked: somebody may have filled the cache where there is a network.
-        """
+        """Return the branch's last known commit, or the revision itself where it is one, if that is on the disk."""
         ref = self.folder / "refs" / _safe(revision)
         text = read_text(ref)
         commit = revision if text is None else text.strip()
+        # It need not have been checked: somebody may have filled the cache where there is a network.
         return commit if self.snapshot(_safe(commit)).is_dir() else None
 
     def link(self, place: Path, commit: str, record: Record | None) -> None:

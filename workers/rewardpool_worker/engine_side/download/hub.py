@@ -67,11 +67,9 @@ class HubSource:
         return Release(str(info.sha), tuple(wanted(files)))
 
     def digest(self, file: RemoteFile) -> str | None:
-        """Return the digest that the hub gave when it listed the release."""
         return self._digests[file.name]
 
     def fetch(self, commit: str, file: RemoteFile, target: BinaryIO, offset: int) -> None:
-        """Append the rest of the file."""
         url = hf_hub_url(self.repo, file.path, revision=commit, endpoint=self._endpoint)
         headers = build_hf_headers(token=self._token)
         try:

@@ -149,7 +149,6 @@ class CacheLock:
         return (beat.get("host"), beat.get("process")) == (self._host, self._process)
 
     def _read_beat(self) -> dict[str, Any]:
-        """The last beat; empty where there is none, or what there is makes no sense."""
         try:
             beat = json.loads(read_text(self._heart) or "{}")
         except (ValueError, RecursionError):

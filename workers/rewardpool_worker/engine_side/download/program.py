@@ -106,7 +106,6 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _hub_cache() -> Path:
-    """Return the folder of the hub's library; for s3://, whose images need not have that library, one is named."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
@@ -149,7 +148,6 @@ def _beating(lock: CacheLock, give_up: Callable[[str], object]) -> Callable[[dic
 
 
 def _fail(report: Path | None, reason: str, message: str) -> NoReturn:
-    """Say why, and end the process with all its threads."""
     _print(f"{reason}: {message}")
     _report(report, {"reason": reason, "message": message[:MAX_MESSAGE]})
     end_at_once(1)

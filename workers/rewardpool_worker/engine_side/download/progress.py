@@ -37,7 +37,6 @@ class Progress:
         self.commit, self.total_bytes, self._measure = commit, total_bytes, measure
 
     def read(self, count: int) -> None:
-        """So many bytes were read to check them."""
         with self._lock:
             self._read += count
 
@@ -125,12 +124,11 @@ def line(report: dict[str, Any], bytes_per_second: float | None) -> str:
 def serve(progress: Progress, host: str, port: int) -> None:
     """Answer `GET /rewardpool/download` in the background until the process ends.
 
-    Byte counts and nothing secret, so without a key.
-
     Raises:
         OSError: the port is taken.
     """
 
+    # Byte counts and nothing secret, so without a key.
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = json.dumps(

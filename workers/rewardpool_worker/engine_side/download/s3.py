@@ -93,7 +93,6 @@ class S3Source:
         return f"md5-{piece}:{md5}" if math.ceil(file.size / piece) == int(pieces) else None
 
     def fetch(self, commit: str, file: RemoteFile, target: BinaryIO, offset: int) -> None:
-        """Append the rest of the object, if it still is the one that was listed."""
         etag = f'"{file.name.rpartition("-")[0]}"'
         try:
             answer = self._client.get_object(

@@ -61,11 +61,7 @@ def _kept_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 async def read_body(receive: Receive, limit_bytes: int) -> bytes | None:
-    """Return the request's body; None when it is longer than the limit.
-
-    A body that is too long is read to its end all the same and thrown away: an answer in the middle of it reads as a
-    broken connection to the router, which would try the sample on every other worker.
-    """
+    """Return the request's body; None when it is longer than the limit."""
     body = bytearray()
     too_long = False
     while True:
@@ -74,6 +70,8 @@ async def read_body(receive: Receive, limit_bytes: int) -> bytes | None:
             break
         chunk = message.get("body", b"")
         too_long = too_long or len(body) + len(chunk) > limit_bytes
+        # The rest is read all the same: an answer in the middle of a body reads as a broken connection to the router,
+        # which would try the sample on every other worker.
         if not too_long:
             body += chunk
         if not message.get("more_body"):
@@ -123,11 +121,7 @@ async def call(
     method: str | None = None,
     query: str = "",
 ) -> Answer:
-    """Call an application below, within the scope of a request, and return its whole answer.
-
-    The method is GET without a request, and POST with one, unless it is given.
-
-    With the caller's `receive`, the engine learns of a caller who disconnects and stops computing.
+    """Call an application within a request's scope, and return its whole answer; by GET, with `request` by POST.
 
     Raises:
         NoAnswerError: it ended without one, as it does when the caller disconnected.
@@ -141,6 +135,7 @@ async def call(
         "query_string": query.encode(),
         "headers": [*_kept_headers(scope), (b"content-length", str(len(body)).encode())],
     }
+    # With the caller's `receive`, the engine learns of a caller who disconnects and stops computing.
     buffered = BufferedAnswer()
     await app(inner, replay(body, receive or never_disconnects), buffered.send)
     return buffered.answer()

@@ -85,7 +85,6 @@ class Measured:
     others: list[tuple[str, dict[int, Numbers]]] = field(default_factory=list)
 
     def add(self, step: Step, answers: Sequence[Numbers]) -> None:
-        """Add the answers of one step."""
         way, positions = step
         found = dict(zip(positions, answers, strict=True))
         if way == ALONE:

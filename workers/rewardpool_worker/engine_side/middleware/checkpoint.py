@@ -51,11 +51,9 @@ def _config_file(path: str) -> Path:
 
 
 def tokenizer_digest(path: str) -> str | None:
-    """Return a digest of a checkpoint's tokenizer and chat template; None where there is none to be read.
-
-    A trainer compares it with its tokenizer's, to know whether the token ids that it writes are this model's.
-    """
+    """Return a digest of a checkpoint's tokenizer and chat template; None where there is none to be read."""
     try:
+        # For trainers, to know whether the token ids that they write are this model's.
         folder = _config_file(path).parent
         return digest_of_files(lambda name: (folder / name).read_bytes() if (folder / name).is_file() else None)
     except (OSError, ValueError, ImportError) as error:

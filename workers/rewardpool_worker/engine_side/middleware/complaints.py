@@ -44,12 +44,8 @@ def parse_too_long(message: str) -> TooLong | None:
 
 
 def caller_complaint(answer: Answer) -> str | None:
-    """Return the engine's message when it says that the request is at fault; None when the answer is anything else.
-
-    vLLM and SGLang answer 400, 404 (a wrong `model`) and 422 with a message. A 404 without one is a route that the
-    engine does not have: the pool is set up wrongly, and no sample is to blame. A NaN is the engine's fault, whatever
-    its answer says.
-    """
+    """Return the engine's message when it says that the request is at fault; None when the answer is anything else."""
+    # A 404 without a message is a route that the engine does not have: the pool is set up wrongly.
     if answer.status not in COMPLAINTS:
         return None
     try:

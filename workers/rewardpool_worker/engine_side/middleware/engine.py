@@ -71,13 +71,11 @@ class Engine:
 
     @functools.cached_property
     def tokenizer(self) -> str | None:
-        """Digest of the tokenizer's files as they are at the first answer, soon after the engine has read them.
-
-        Of a teacher, who is sent token ids, it is that of the vocabulary: a student may have another chat template.
-        """
+        """Digest of the tokenizer's files as they are at the first answer, soon after the engine has read them."""
         settings = self._settings
         if settings.model_type == "Generative" or not settings.model_path:
             return None
+        # A teacher is sent token ids: a student may have another chat template.
         digest = vocabulary_digest_at if settings.model_type == "Teacher" else tokenizer_digest
         return digest(settings.model_path)
 
@@ -99,7 +97,6 @@ class Engine:
         return to_embeddings(answer, field=field, head=head, model=model, count=count)
 
     def _by_name(self, model: str) -> dict[str, Any]:
-        """Return the fields that name the base or an adapter: SGLang has adapters in a field of their own."""
         if self._settings.engine == "sglang" and model in self._settings.adapters:
             return {"model": self._settings.served_name, "lora_path": model}
         return {"model": model}
@@ -346,7 +343,6 @@ class Engine:
         return float(scores["data"][0]["embedding"][0])
 
     async def _probe_logprob(self, scope: Scope) -> float:
-        """Return the mean of the probe's log-probabilities."""
         question = teacher_wire.question(PROBE_IDS)
         try:
             found = await self.logprobs(scope, never_disconnects, question)

@@ -52,7 +52,6 @@ class Readiness:
         return 0.0 if self._ready_since is None else self._clock() - self._ready_since
 
     def forget(self) -> None:
-        """Take no earlier score for a proof."""
         self._last_score = -math.inf
         self._ready_since = None
 

@@ -127,9 +127,6 @@ FETCHED = ("http://", "https://", "data:")
 def refuse_media(scope: Scope, messages: Any) -> None:
     """Keep from an engine the files of its own machine, and what it would leave out and answer as if it had seen it.
 
-    SGLang opens a path. It leaves pictures out where the model, or its chat template, takes text alone; our launcher of
-    it notes that. vLLM refuses both.
-
     Raises:
         InvalidSampleError: the text names the part.
     """
@@ -139,10 +136,12 @@ def refuse_media(scope: Scope, messages: Any) -> None:
         for index, part in enumerate(content if isinstance(content, list) else ()):
             kind = part.get("type") if isinstance(part, dict) else None
             where = f"messages[{place}].content[{index}]"
+            # SGLang leaves these out where the model, or its chat template, takes text alone; our launcher notes that.
             if not shown and kind not in ("text", "input_text"):
                 raise InvalidSampleError(f"{where} is {kind}, and this model takes text alone")
             for name, given in part.items() if isinstance(part, dict) else ():
                 address = given.get("url") if isinstance(given, dict) else given
+                # SGLang opens a path.
                 if name.endswith("url") and isinstance(address, str) and not address.startswith(FETCHED):
                     raise InvalidSampleError(
                         f"{where}.{name} is {address!r:.60}, and a worker takes http(s) and data: addresses alone"

@@ -147,7 +147,6 @@ class ScoreMiddleware:
         return echo(request_id, revision=self._settings.revision, worker=worker, tokenizer=self._engine.tokenizer)
 
     async def _answer(self, scope: Scope, send: Send, content: dict[str, Any]) -> None:
-        """Answer with status 200, saying whose answer it is."""
         await send_json(send, 200, {**content, **self._echo(scope)})
 
     async def _refuse(self, scope: Scope, send: Send, message: str) -> None:
@@ -217,10 +216,7 @@ class ScoreMiddleware:
         self._readiness.scored()
 
     async def _serve_chat(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        """Pass a request on as it is, and a streamed answer as it comes.
-
-        A complaint is reworded, and a whole answer says whose it is; a streamed one has no place for that.
-        """
+        """Pass a request on, and a streamed answer as it comes; a whole answer says whose it is."""
         request = parse_chat(body)
         refuse_media(scope, request.get("messages"))
         if isinstance(said := request.get("model"), str):

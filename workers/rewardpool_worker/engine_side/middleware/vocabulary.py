@@ -11,12 +11,10 @@ from rewardpool_worker.engine_side.middleware.requests import Sample
 
 
 def vocabulary_size(scope: Scope) -> int | None:
-    """Return how many tokens the engine's model has, from the state of its application; None where it is not there.
-
-    vLLM keeps its whole configuration there, and our launcher of SGLang the number alone.
-    """
+    """Return how many tokens the engine's model has, from the state of its application; None where it is not there."""
     state = getattr(scope.get("app"), "state", None)
     vllm = getattr(state, "vllm_config", None)
+    # vLLM keeps its whole configuration there, our launcher of SGLang the number alone.
     size = vllm.model_config.get_vocab_size() if vllm is not None else getattr(state, "vocabulary_size", None)
     return size or None
 
