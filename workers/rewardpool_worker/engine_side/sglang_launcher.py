@@ -314,9 +314,9 @@ def load_whole(
         for _, parameter in expected.values():
             parameter.fill_(torch.nan)
         loaded = load(noted())
-        # SGLang's Qwen heads have a bias where transformers' have none: that becomes zero.
         without = {name: made for name, made in expected.items() if made[1].isnan().any()}
         for name, (module, parameter) in list(without.items()):
+            # SGLang's Qwen heads have a bias where transformers' have none.
             if isinstance(module, torch.nn.Linear) and name.endswith("bias") and name not in present:
                 parameter.zero_()
                 log.warning("the checkpoint has no %s: it is zero", name)
@@ -337,7 +337,7 @@ def load_whole(
 
 
 def left_out(model: Any, present: Iterable[str]) -> list[str]:
-    """The sorted weights of a checkpoint that a model has no place for; SGLang leaves them out, at most with a warning."""
+    """The sorted weights of a checkpoint that a model has no place for; SGLang leaves them out, or warns of them."""
     # Some checkpoints name the body's parts without the body.
     parts = {name for part in (model, getattr(model, "model", model)) for name, _ in part.named_children()}
     own = {name for name, _ in model.named_parameters()}

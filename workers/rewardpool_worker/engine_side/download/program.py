@@ -106,6 +106,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _hub_cache() -> Path:
+    # Images for s3://, for which a folder is named, need not have it.
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
