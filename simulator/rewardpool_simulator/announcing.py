@@ -47,7 +47,6 @@ class SimulatedAnnouncer:
         self._cadence.rollout_begins(self._change())
 
     def samples_come(self, samples: int, *, tokens: int | None = None) -> None:
-        """Count samples that are submitted to the client, of so many tokens in all where that is known."""
         self._cadence.samples_come(self._events.now, samples, tokens=tokens)
 
     def update_begins(self) -> None:

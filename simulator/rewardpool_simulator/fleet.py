@@ -123,7 +123,6 @@ class SimulatedFleet:
 
     @property
     def active(self) -> list[SimulatedReplica]:
-        """All replicas but those that drain."""
         return [replica for replica in self.replicas if replica.phase is not Phase.DRAINING]
 
     @property

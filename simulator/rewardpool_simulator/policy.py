@@ -19,7 +19,6 @@ class View:
 
     @property
     def requests(self) -> int:
-        """Requests at replicas and at the router."""
         return self.in_flight + self.waiting
 
 

@@ -80,8 +80,6 @@ class Sample:
     def to_input(self, label: str) -> str | list[int]:
         """The `input` of an embeddings request.
 
-        A function sample travels as one JSON string, because the router drops request fields it does not know.
-
         Raises:
             InvalidSampleError: A text has half of a character in it, or a value of a function sample cannot be
                 represented in JSON.
@@ -92,6 +90,7 @@ class Sample:
             return [int(token) for token in self.token_ids]
         if self.function is None:
             raise InvalidSampleError(label, "has nothing to score")
+        # One JSON string: the router drops request fields that it does not know.
         return self.function.to_json(label)
 
 

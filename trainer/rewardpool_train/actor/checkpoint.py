@@ -39,7 +39,6 @@ class LoadedCheckpoint:
     ranks: int
 
     def state(self, rank: int) -> State:
-        """Return the state that this rank gave to `save`."""
         state: State = json.loads(_state_file(self.folder, rank).read_text(encoding="utf-8"))
         return state
 

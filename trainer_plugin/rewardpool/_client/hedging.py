@@ -122,7 +122,6 @@ class Race:
 
     @property
     def room(self) -> int:
-        """Hedges that may still be sent beside the present attempt."""
         return MOST_HEDGES - self.sent
 
 

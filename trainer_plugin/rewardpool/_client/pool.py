@@ -456,7 +456,6 @@ class Pool:
         self._counters.waits = waits
 
     def _score_wait(self) -> float | None:
-        """Return the share of the trainer's latest step; None where it is not known."""
         waits = self._counters.waits
         return None if waits is None or waits.latest is None else waits.latest.share
 

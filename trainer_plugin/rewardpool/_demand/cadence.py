@@ -94,10 +94,6 @@ class _Burst:
 def next_gap(gaps: Sequence[float]) -> float | None:
     """Return the seconds from the beginning of an update to the earliest next rollout; None where no gap is known.
 
-    That is the shortest of the gaps. One alone that is much shorter than all others, as when an evaluation was left
-    out, is passed over: it would have the pool warm too early until it is forgotten. Two such gaps are no exception. Of
-    few gaps the shortest counts, less a tenth.
-
     Args:
         gaps: the last ones, in seconds, in any order.
     """
@@ -106,6 +102,7 @@ def next_gap(gaps: Sequence[float]) -> float | None:
     shortest, *others = sorted(gaps)
     if len(gaps) < FEW:
         return FEW_SHARE * shortest
+    # One exception, as when an evaluation was left out, would warm the pool too early until it is forgotten.
     return others[0] if shortest < ALONE * others[0] else shortest
 
 
@@ -174,7 +171,6 @@ class Cadence:
             burst.measured += samples
 
     def held_back(self, seconds: float) -> None:
-        """Count seconds for which the client took no sample, because it had too many."""
         if self._bursts:
             self._bursts[-1].held_back_seconds += seconds
 

@@ -91,11 +91,9 @@ class Endpoint:
 
     @property
     def model_fields(self) -> dict[str, str]:
-        """The fields of a request that say what is to score.
-
-        An adapter is chosen by `user`, the one field besides `model` that both routers forward: smg refuses a `model`
-        other than the pool's, and an alias of it arrives as the pool's own, so that the base would score.
-        """
+        """The fields of a request that choose the model, and the adapter."""
+        # `user` is the one field besides `model` that both routers forward: smg refuses a `model` other than the
+        # pool's, and an alias of it arrives as the pool's own, so that the base would score.
         return {"model": self.served_name} | ({"user": f"{ADAPTER_USER}{self.adapter}"} if self.adapter else {})
 
     def disagreements(self, timeout: float) -> list[str]:

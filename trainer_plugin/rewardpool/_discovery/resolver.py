@@ -51,7 +51,6 @@ class EndpointResolver:
         self._plan_refresh()
 
     async def end(self) -> None:
-        """Give up a look-up that is under way."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

@@ -55,7 +55,6 @@ def _failure(error: SampleError) -> dict[str, str]:
 
 
 def outcomes_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return what became of each answer of a record's row."""
     return [record] if "score" in record else [one for one in record.values() if isinstance(one, Mapping)]
 
 

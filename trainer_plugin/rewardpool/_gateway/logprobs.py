@@ -66,7 +66,6 @@ class PromptLogprobs:
     names: Mapping[str, str]
 
     def reworded(self, problem: str) -> str:
-        """A problem with a question, by the names of the request's fields."""
         return renamed(problem, self.names)
 
 

@@ -297,7 +297,6 @@ class CompositeReward:
         return anew
 
     def _unscored(self, episode: Episode, place: int, problem: str) -> _Draft:
-        """Return a member without a score, which could not be brought to its group's revision."""
         error = ScoreError(episode.label, problem)
         return _Draft(episode, place, results={name: _Result(None, None, error=error) for name in self._names})
 
@@ -312,7 +311,6 @@ class CompositeReward:
         return Answered(self._to_agree(draft.answering.seen), gone)
 
     def _to_agree(self, revisions: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
-        """Return those of the pools whose groups shall be scored by one."""
         return {pool: frozenset(seen) for pool, seen in revisions.items() if pool in self._one_revision}
 
     def _refuse_single(self) -> None:
@@ -338,7 +336,6 @@ class CompositeReward:
         await gathered([self._fill(draft, asking) for draft in drafts])
 
     async def _fill(self, draft: _Draft, asking: "_Asking") -> None:
-        """Pass one draft through the gates and, if they open, to all other parts."""
         with answering(draft.answering):
             await self._filled(draft, asking)
 

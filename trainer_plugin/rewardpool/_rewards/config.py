@@ -157,7 +157,6 @@ def refuse_process(spec: RewardSpec, *, who: str) -> None:
 
 
 def without_steps(field: str) -> ConfigError:
-    """Return the error about `normalize: running` in that field, where the reward does not know a job's steps."""
     return ConfigError(
         field,
         "must not be running here: it goes by the scores of earlier steps, the same in all processes and kept in the "

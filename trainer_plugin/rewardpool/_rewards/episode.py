@@ -27,11 +27,9 @@ def medium_of(messages: Iterable[Message], *, known: Collection[str] = ()) -> st
 
 
 def plain_message(message: Message) -> dict[str, Any]:
-    """The message with its words as one text.
-
-    Blocks of text are joined: most chat templates write a list as Python does, brackets and all. So is None, which an
-    assistant has that only calls tools, and which they write as "None". Content that is not text alone stays as it is.
-    """
+    """The message with its words as one text; content that is not text alone stays as it is."""
+    # Most chat templates write a list as Python does, brackets and all, and the None of an assistant that only calls
+    # tools as "None".
     content = message.get("content")
     if content is None:
         return {**message, "content": ""}

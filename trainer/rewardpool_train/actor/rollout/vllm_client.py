@@ -68,7 +68,6 @@ class Sampling:
     temperature: float
 
     def request(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
-        """Return the request of one response to a prompt."""
         return {
             "model": self.served_name,
             "token_ids": list(prompt_ids),

@@ -53,7 +53,6 @@ class ControlTokens:
 
     @staticmethod
     def shown(text: str, hidden: Mapping[str, str]) -> str:
-        """Return the text with the words that are hidden in it."""
         for character, words in hidden.items():
             text = text.replace(character, words)
         return text

@@ -229,7 +229,6 @@ def info_of(verdicts: Sequence[Verdict[Any]]) -> dict[str, Any]:
 
 
 def merged_info(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The infos of several comparisons as one."""
     lists = [name for name in ("votes", "words", "meta") if name in infos[0]]
     merged = {name: list(itertools.chain.from_iterable(info[name] for info in infos)) for name in lists}
     return {**merged, "requests": sum(info["requests"] for info in infos)}
