@@ -26,7 +26,7 @@ Part = Literal["queueing", "serving", "retries", "cold_starts"]
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 # Answers by which workers' readiness is known.
 MOST_ANSWERS: Final = 256
-# Of a step; of more, a random choice is kept.
+# Spans that are kept of a step; of more, a random choice.
 MOST_SPANS: Final = 20_000
 
 

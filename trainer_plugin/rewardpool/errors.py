@@ -14,7 +14,7 @@ from rewardpool_api.contract import Fault
 if TYPE_CHECKING:
     from rewardpool._logprobs import Logprobs
 
-# Finer than faults; the words of reports, metrics and logs. docs/reliability.md has them all.
+# Kinds of failure, finer than faults; the words of reports, metrics and logs. docs/reliability.md has them all.
 FailureKind = Literal[
     "sample_too_long",
     "invalid_sample",

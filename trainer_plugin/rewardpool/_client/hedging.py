@@ -111,7 +111,7 @@ class Race:
     hedges: list[Exchange] = field(default_factory=list)
     sent: int = 0
     budgeted: int = 0
-    # Of a hedge since the present attempt was sent.
+    # Failure of a hedge since the present attempt was sent.
     failed_at_worker: RetryableError | None = None
 
     def next_attempt(self) -> None:

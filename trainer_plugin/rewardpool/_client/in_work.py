@@ -44,7 +44,7 @@ QUESTION_SECONDS = 10.0
 PAUSE_SECONDS = 0.5
 # Of all trainers together, to a pool of up to 10 workers.
 QUESTIONS_PER_SECOND = 100
-# Caused by these at the workers, where there are more of them.
+# Caused by these questions at the workers, where there are more of them.
 SCRAPES_PER_SECOND = 1_000
 # No pool has more.
 MOST_PLACES = 1_000_000

@@ -124,7 +124,6 @@ class Counters:
     """Mean of those, when the last one was sent; None before the first one."""
     slowest_seconds: float = 0.0
     waits: ScoreWaits | None = None
-    # While it is recorded.
     readiness: Readiness = field(default_factory=Readiness)
     # Raw scores of samples; judgements and log-probabilities have none.
     tally: Tally = field(default_factory=Tally)

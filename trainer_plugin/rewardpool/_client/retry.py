@@ -225,13 +225,13 @@ class Tries:
     generations: int = field(default=0, init=False)
     # Attempts that failed and were worth another one.
     retries: int = field(default=0, init=False)
-    # Of workers of another revision than the one that may answer.
+    # Answers by workers of another revision than the one that may answer.
     refusals: Refusals | None = field(default=None, init=False)
     # When the latest failed attempt was sent, by the loop's clock.
     failed_at: float | None = field(default=None, init=False)
     # Retries since or during which the pool answered another request.
     overtaken: int = field(default=0, init=False)
-    # At a worker, the only ones that are bounded by number; see `FAILURES`.
+    # Failures at a worker, the only ones that are bounded by number; see `FAILURES`.
     failures: float = field(default=0.0, init=False)
     kind: Kind | None = field(default=None, init=False)
     problem: str = field(default="", init=False)

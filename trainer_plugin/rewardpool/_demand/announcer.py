@@ -30,7 +30,7 @@ RENEW_SECONDS = LEASE_SECONDS / 3
 WRITE_SECONDS = 0.5
 # Between two checks for changes that come by themselves, such as that the trainer waits.
 LOOK_SECONDS = 1.0
-# Times as many samples in a request or tokens in a sample, or as few, are a change.
+# By this factor more or fewer samples in a request, or tokens in a sample, are a change.
 MUCH_MORE = 1.5
 # A place that refuses for so long, without a break, will go on refusing.
 REFUSED_SECONDS = float(LEASE_SECONDS)

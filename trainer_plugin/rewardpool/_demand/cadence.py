@@ -30,7 +30,7 @@ MAX_BURSTS: Final = 7
 ALONE: Final = 0.75
 # Fewer gaps than this have not shown yet how much they differ, nor what an exception is.
 FEW: Final = 3
-# Of the shortest gap, where there are so few.
+# Share of the shortest gap, where there are so few.
 FEW_SHARE: Final = 0.9
 # A trainer that waits for scores for less than this does not stand still.
 STALL_SECONDS: Final = 1.0

@@ -24,7 +24,7 @@ from rewardpool._rewards.part_config import Part, PoolPart
 from rewardpool.errors import ConfigError
 from rewardpool_api import names
 
-# Fields of `RewardConfig` on which a score depends.
+# Fields of `RewardConfig` on which a score depends; the others say how it is requested.
 _CLIENT_SAYS_WHAT: Final = {"pool", "url", "served_name", "adapter"}
 
 

@@ -32,7 +32,6 @@ from rewardpool_api.teacher_wire import (
 
 COMPLETIONS: Final = "/v1/completions"
 TOKENS: Final = "/inference/v1/generate"
-# Of one request.
 MAX_SEQUENCES: Final = 4096
 
 _SAMPLING = frozenset(

@@ -23,7 +23,7 @@ DEFAULT_MEMORY_MIB: Final = 1024
 MAX_MEMORY_MIB: Final = 16 * 1024
 MAX_SECONDS: Final = 3600.0
 MAX_FILES: Final = 64
-# verl waits 10 s longer than both timeouts, and a 504 has to be there before that.
+# verl waits 10 s longer than both timeouts, and needs a 504 before that.
 ANSWER_SECONDS: Final = 8.0
 
 

@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 16 * 2**20
 # At a time; one more is answered 503, so that memory stays bounded.
 MAX_REQUESTS = 8192
-# Without a key.
+# Need no key.
 OPEN_PATHS = frozenset({"/health", "/metrics"})
 
 REWARD = web.AppKey("reward", OpenReward)

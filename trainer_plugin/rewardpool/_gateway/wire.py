@@ -16,9 +16,7 @@ from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.rating import Rating
 from rewardpool.errors import ScoreError
 
-# Of one request.
 MAX_ROWS = 4096
-# Of one prompt.
 MAX_MESSAGES = 1024
 
 

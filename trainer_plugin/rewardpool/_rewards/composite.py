@@ -63,7 +63,7 @@ class OpenPart:
     path: str
     reward_function: RewardFunction | GroupRewardFunction
     score_dtype: ScoreDtype = "float32"
-    # Of the part: a function that always raises is as broken as a pool.
+    # A function that always raises is as broken as a pool.
     breaker: Breaker = field(default_factory=lambda: Breaker(RewardConfig().breaker_threshold))
     pool: Pool | None = None
 

@@ -25,7 +25,7 @@ from rewardpool_runtime.json_values import described
 MAX_PARTS = 64
 # Characters of a part's name.
 MAX_NAME = 100
-# May stand beside `rewards`: not those that say which pool.
+# Fields of RewardConfig that may stand beside `rewards`: not those that choose the pool.
 _SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {
     "pool",
     "url",
@@ -37,7 +37,6 @@ _SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {
 # Fields of `Mixing` that mean something for a reward of one part.
 _BESIDE_ONE_PART = frozenset({"post_process", "ledger"})
 _POOL_PART_KEYS = frozenset(PoolPart.model_fields) - {"client"}
-# Of rewards of one part.
 _KEYS = (
     _POOL_PART_KEYS
     | frozenset(RewardConfig.model_fields)
@@ -64,7 +63,6 @@ class RewardSpec(Mixing):
     """A checked reward."""
 
     parts: Annotated[tuple[Part, ...], Field(min_length=1, max_length=MAX_PARTS)]
-    # Of each part in the config.
     paths: tuple[str, ...]
 
     @property

@@ -60,7 +60,7 @@ class LazyReward(PerProcess[BlockingReward]):
         self.names = tuple(part.name for part in parsed.parts)
         # Whether the failure policy of a part leaves responses without a total.
         self.may_leave_unscored = parsed.may_leave_unscored
-        # Of each part, such as `pool rl/skywork`.
+        # The scorer of each part, such as `pool rl/skywork`.
         self.scorers = tuple(part.scorer for part in parsed.parts)
         self._options: dict[str, Any] = {
             "spec": spec,

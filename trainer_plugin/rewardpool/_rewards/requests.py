@@ -7,7 +7,7 @@ from rewardpool._rewards.judges.listwise import tables_of
 from rewardpool._rewards.judges.pairwise import pairs_of
 from rewardpool._rewards.part_config import JudgeConfig
 
-# In which a pair is shown.
+# A pair is shown in both.
 ORDERS = 2
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-# Is added to a group's standard deviation, at least.
+# The least number that is added to a group's standard deviation.
 EPSILON = 1e-4
 
 ScoreDtype = Literal["float32", "float16", "bfloat16"]
-# From 1 to the next number.
+# Steps from 1 to the next number.
 _STEP: dict[ScoreDtype, float] = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 

@@ -7,7 +7,7 @@ between separators, and each is given the token at its end. Only the template ma
 
 from dataclasses import dataclass
 
-# Where a config does not say: what the authors of Qwen2.5-Math-PRM split solutions by.
+# The default: the authors of Qwen2.5-Math-PRM split solutions by it.
 SEPARATOR = "\n\n"
 # Stands for a step token: the last code point that Unicode leaves to private use.
 MARK = chr(0x10FFFD)

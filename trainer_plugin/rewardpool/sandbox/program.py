@@ -23,7 +23,7 @@ from typing import Any, Final
 from rewardpool_runtime.frames import packed, receive, send, write
 from rewardpool_runtime.guard.policy_code import Limits, restrict
 
-# Of the code in its tracebacks.
+# The code's name in its tracebacks.
 FILE: Final = "<response>"
 # Characters of a message.
 MAX_TEXT: Final = 2_000

@@ -17,7 +17,7 @@ from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, beside_prompt, episode, medium
 from rewardpool.verl.whole_groups import Member
 
-# A response's, and its prompt's.
+# Token ids of a response, and of its prompt.
 _Tokens = tuple[list[int], Sequence[int] | None]
 
 

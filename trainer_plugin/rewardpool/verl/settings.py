@@ -27,7 +27,7 @@ MAPPING_PATH = "reward.rewardpool"
 # The name by which verl knows the agent loop that scores.
 AGENT_LOOP = "rewardpool"
 _AGENT_PATH = "actor_rollout_ref.rollout.agent"
-# Make one number of all rewards of a response, or subtract one from it.
+# Advantage estimators that make one number of all rewards of a response, or subtract one from it.
 _OUTCOME_ESTIMATORS = frozenset(
     {"grpo", "grpo_vectorized", "grpo_passk", "gdpo", "rloo", "rloo_vectorized", "opo", "gpg", "remax"}
     | {"reinforce_plus_plus_baseline"}
@@ -50,11 +50,11 @@ class Settings:
     calls_function: bool = False
     # Agent loops score their responses themselves, rather than reward workers.
     inline: bool = False
-    # The agent loop of verl's, or of the user's, that writes then.
+    # verl's or the user's agent loop that writes, where `inline`.
     agent_loop: str = "single_turn_agent"
-    # Among which verl divides the samples that are to be scored: agent loop workers or reward workers.
+    # verl divides the samples among them: agent loop workers or reward workers.
     workers: int = 1
-    # Get each trajectory that no agent loop has scored.
+    # Any of them gets a trajectory that no agent loop has scored.
     reward_workers: int = 1
     # Each step of a response has its own reward.
     rewards_steps: bool = False

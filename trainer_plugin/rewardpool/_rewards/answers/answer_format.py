@@ -27,7 +27,7 @@ Output = Literal["json", "choice", "probabilities", "text"]
 ANSWER_FIELD = "{answer}"
 # Tokens whose probabilities an engine returns: the most that vLLM gives without a flag.
 ALTERNATIVES = 20
-# Of the probability that must fall on answers: with less, the judge was about to write something else.
+# Share of the probability that must fall on answers: with less, the judge was about to write something else.
 LEAST_SHARE = 0.5
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(?P<inside>.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)

@@ -21,7 +21,7 @@ class Tags(NamedTuple):
     closing: str
 
 
-# Of models whose chat templates are known.
+# Tags of models whose chat templates are known.
 KNOWN = (
     Tags("<think>", "</think>"),  # Qwen, DeepSeek, GLM, Kimi, MiniMax, Nemotron, OLMo, Step
     Tags("[THINK]", "[/THINK]"),  # Magistral, Ministral

@@ -63,7 +63,6 @@ class Writers:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        # For the model that answered last.
         self.current = first
         self._pool = pool
         self._load = load

@@ -12,7 +12,7 @@ import orjson
 
 SUFFIX: Final = ".parquet"
 UNFINISHED: Final = ".part"
-# After which an unfinished file that nobody writes is taken for that of a process that was killed.
+# An unfinished file that is not written for this long belongs to a process that was killed.
 ABANDONED_SECONDS: Final = 3600.0
 BATCH_ROWS: Final = 4096
 # Fields of several types: columns of JSON texts.
