@@ -138,7 +138,6 @@ def _check_version(call: str, metadata: Object) -> str:
 
 
 def _refusal(call: str, status: int, said: object, raw: bytes) -> KubeError:
-    """The error that an answer says, of which any field may be anything."""
     fields = said if isinstance(said, dict) else {}
     reason, message = fields.get("reason"), fields.get("message")
     return KubeError(

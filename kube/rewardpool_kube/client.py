@@ -56,8 +56,6 @@ PAGE: Final = 50  # a list of thousands is never in memory as text, nor parsed i
 
 
 class _Sent(TypedDict, total=False):
-    """Content of a call beside its verb and path."""
-
     query: Mapping[str, str]
     body: Object | Sequence[Object]
     content_type: str

@@ -29,8 +29,6 @@ MAX_FILE_BYTES: Final = 2 * MAX_BYTES  # room for indentation around a demand
 
 @dataclass(frozen=True)
 class _File:
-    """One file as it was when it was read."""
-
     stamp: tuple[int, int, int]
     """Changes when it is replaced: inode, time in nanoseconds, size."""
     written: datetime
@@ -81,7 +79,6 @@ class DemandFiles:
                 self._warn_once(f"a demand that is over cannot be removed: {error}")
 
     def _warn_once(self, problem: str) -> None:
-        """Though every pass finds it."""
         if problem not in self._warned:
             log.warning("%s", problem)
             self._warned.add(problem)

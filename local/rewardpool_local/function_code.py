@@ -92,8 +92,6 @@ class _Module:
 
 
 class _Reader:
-    """Finds modules and reads each once."""
-
     def __init__(self, folders: Sequence[Path]) -> None:
         self.files: dict[str, CodeFile] = {}
         self._folders = folders

@@ -27,11 +27,7 @@ STOP_SECONDS = 5.0  # vLLM takes longer on a busy machine, to no purpose
 
 
 class Silence:
-    """Duration for which a worker that scored before has not answered the simplest question, by count and by time.
-
-    Both, as a kubelet counts failed liveness probes: by time alone, a machine that slept would find all its workers
-    silent for hours at the first look; by count alone, ten refusals in a row are over in seconds.
-    """
+    """Duration for which a worker that scored before has not answered the simplest question, by count and by time."""
 
     LOOKS = 10
     SECONDS = 60.0
@@ -48,6 +44,8 @@ class Silence:
         if self._looks == 0:
             self._since = now
         self._looks += 1
+        # As a kubelet counts failed liveness probes. By time alone, a machine that slept would find all its workers
+        # silent for hours at the first look; by count alone, ten refusals in a row are over in seconds.
         return self._looks >= self.LOOKS and now - self._since >= self.SECONDS
 
 

@@ -232,7 +232,6 @@ class SupervisedProcess:
         log.warning("%s", self.failure.message if self._failures == 1 else ended)
 
     def _cause(self, code: int) -> tuple[Failure, tuple[str, ...]]:
-        """Return why the process ended, and the last lines of its log."""
         log = tail(self.log_file, LOG_TAIL_BYTES)
         for copy, original in self._originals.items():
             log = log.replace(copy, original)

@@ -73,8 +73,6 @@ class Parts:
 
 @dataclass(frozen=True)
 class _End:
-    """Reason why the pool does not run any more, as its condition says it."""
-
     reason: str
     message: str
 
@@ -285,7 +283,6 @@ class Supervisor:
         self._forget_code(fleet.codes)
 
     def _keep_revisions(self, revisions: Mapping[str, RewardPool]) -> None:
-        """Write down what can be gone back to, where that is not what was written before."""
         if revisions.keys() != self._revisions:
             self._folder.write_revisions(revisions)
             self._revisions = frozenset(revisions)

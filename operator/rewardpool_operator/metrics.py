@@ -141,7 +141,6 @@ class Metrics:
                 counter.remove(namespace, name, value)
 
     def _counters_of_pools(self) -> tuple[tuple[Counter, tuple[str, ...]], ...]:
-        """The counters that have series of a pool, with the values of their last label."""
         return (
             (self._scaling_changes, _DIRECTIONS),
             (self._router_repairs, _CHANGES),

@@ -318,14 +318,12 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _score(value: object) -> float | None:
-    """Return a finite number as it is, and None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         return None
     return float(value)
 
 
 def _certificate(said: object, caller: _Caller) -> CertificateStatus | None:
-    """Return what a worker says of its certificate; None where it does not say that as it should."""
     if not isinstance(said, dict) or said.get("outcome") not in ("Certified", "NotCertified"):
         return None
     difference = _score(said.get("max_abs_diff"))
@@ -337,7 +335,6 @@ def _certificate(said: object, caller: _Caller) -> CertificateStatus | None:
 
 
 def _missing(sandbox: object) -> tuple[str, ...] | None:
-    """Return what a worker says that its sandbox lacks; None where it does not say that as it should."""
     missing = sandbox.get("missing") if isinstance(sandbox, dict) else None
     if not isinstance(missing, list) or not all(isinstance(one, str) for one in missing):
         return None

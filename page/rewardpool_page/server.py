@@ -212,7 +212,6 @@ class _Server:
         return web.Response(text=text)
 
     async def _known_to(self, viewer: Viewer, pool: str) -> PoolSnapshot | None:
-        """Return the pool `namespace/name`; None where there is none that the viewer may see."""
         known = (await self._snapshots.latest()).pools.get(pool)
         return known if known is not None and await viewer.may_see(known.namespace) else None
 
@@ -230,7 +229,6 @@ class _Server:
         return web.Response(text=text)
 
     async def _shown_to(self, viewer: Viewer, snapshot: Snapshot, chosen: str | None, period: Period) -> dict[str, Any]:
-        """Return the part of the snapshot that the user may see: the list, and the chosen pool with its history."""
         seen = await _seen_by(viewer, snapshot)
         pool = snapshot.pools.get(chosen or "")
         pool = pool if pool is not None and pool.namespace in seen else None

@@ -268,8 +268,6 @@ def desired_steps(history: Sequence[ScalingDecision], samples: Sequence[Sample])
 
 
 class _Texts:
-    """Messages of a pool, in the order in which the page shows them."""
-
     def __init__(self) -> None:
         self._shown: set[str] = set()
 

@@ -79,7 +79,6 @@ def _read(value: Any, path: str, depth: int) -> Any:
 
 
 def _converted(value: Any, path: str, depth: int) -> Any:
-    """Return what a rule makes of a value that is not plain."""
     if isinstance(value, str):
         return _text(str.__str__(value), path)
     if isinstance(value, datetime.date | datetime.time):
@@ -101,7 +100,6 @@ def _converted(value: Any, path: str, depth: int) -> Any:
 
 
 def _array(value: Any, path: str, depth: int) -> Any:
-    """Return the values of numpy's, torch's or pandas' array, or its one value."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if kind in ("m", "c", "V", "S"):
         raise NotJsonError(path, f"is {described(value)} of dtype {value.dtype}, which JSON cannot hold")
@@ -144,7 +142,6 @@ def _text(text: str, path: str) -> str:
 
 
 def _surrogate(text: str) -> str | None:
-    """Return the first half of a character in a text; None where there is none."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

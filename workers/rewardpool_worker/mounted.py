@@ -75,7 +75,7 @@ def _modules(folder: Traversable, path: str) -> dict[str, bytes]:
 
 @cache
 def _zip() -> bytes:
-    """Made once: an operator needs it at every pass over every pool."""
+    # Made once: an operator needs it at every pass over every pool.
     made = io.BytesIO()
     with ZipFile(made, "w") as archive:
         for path, content in sorted(zipped_modules().items()):
@@ -88,7 +88,7 @@ def _zip() -> bytes:
 
 @cache
 def _encoded(data: bytes) -> str:
-    """The same text each time: an operator asks for it at every pass, and names the ConfigMap by its hash."""
+    # The same text each time: an operator asks for it at every pass, and names the ConfigMap by its hash.
     return b64encode(data).decode()
 
 

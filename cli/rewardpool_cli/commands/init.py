@@ -148,7 +148,6 @@ def _check_size(given: str) -> None:
 
 
 def _size(given: str) -> dict[str, Any]:
-    """The part of a spec that says how many replicas."""
     found = _REPLICAS.fullmatch(given.strip())
     if found is None or (found[2] is not None and int(found[1]) > int(found[2])) or int(found[2] or found[1]) < 1:
         raise RefusedError(

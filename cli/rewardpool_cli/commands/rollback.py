@@ -119,7 +119,7 @@ def rollback_patch(pool: dict[str, Any], deployment: dict[str, Any]) -> list[dic
 
 
 def _restart_undone(pool: dict[str, Any], deployment: dict[str, Any]) -> list[dict[str, Any]]:
-    """The time of the last restart is part of what a revision was made of; without it, this would be one more."""
+    # The time of the last restart is part of what a revision was made of; without it, this would be one more.
     found = pool["metadata"].get("annotations") or {}
     template = deployment["spec"]["template"]["metadata"].get("annotations") or {}
     before, after = found.get(names.ANNOTATION_RESTARTED_AT), template.get(names.ANNOTATION_RESTARTED_AT)

@@ -167,7 +167,6 @@ def _few_collections() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], OnProgress]]:
-    """Show a bar per trace on a terminal, and a line per run elsewhere."""
     if not screens.err.is_terminal:
         yield _lines
         return

@@ -140,7 +140,7 @@ async def _looks_at_cluster(target: Target, *, everywhere: bool) -> AsyncGenerat
 
 
 async def _once(looks: AsyncGenerator[Look, None], *, as_json: bool) -> None:
-    """The second look: a rate takes two."""
+    # The second look: a rate takes two.
     async with aclosing(looks):
         await anext(looks)
         rows = await anext(looks)

@@ -359,7 +359,6 @@ async def live_scores(
 
 @contextmanager
 def _progress(what: str, total: int, unit: str = "texts") -> Iterator[OnProgress]:
-    """A bar on a terminal; a line now and then elsewhere."""
     if not screens.err.is_terminal:
         since = monotonic()
 

@@ -153,7 +153,6 @@ def _explanation(
 
 
 def _no_score(evidence: Evidence) -> str:
-    """Return why workers that start give no score, as the operator says; empty where it does not know."""
     ready = evidence.pool.status.condition("WorkersReady")
     return ready.message if ready is not None and ready.reason == ConditionReason.NO_SCORE else ""
 

@@ -225,8 +225,6 @@ def _deal(bids: Sequence[_Bid], left: int) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Taker:
-    """Another pool that has some of the budget, or is to have it."""
-
     claim: Claim
     shown: str
     share: int

@@ -177,7 +177,6 @@ def _comes(demand: Demand, renewed: datetime, begins: datetime | None) -> bool:
 
 
 def _worth(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[float, str]:
-    """Return the replicas for one burst of the job, and the reason in words."""
     worth, words = _by_samples(policy, demand, fleet)
     usual = usual_worth(fleet.bursts, [demand.job])
     if usual <= worth:

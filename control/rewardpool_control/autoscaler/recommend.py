@@ -78,8 +78,6 @@ def with_change(history: Sequence[ScalingDecision], decided: ScalingStatus, now:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sized:
-    """A number on its way through the limits."""
-
     replicas: int
     recommended: int
     reason: str
@@ -96,8 +94,6 @@ class _Sized:
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """Input of the limits."""
-
     scaling: AutoscalingSpec
     signals: Signals
     before: ScalingStatus

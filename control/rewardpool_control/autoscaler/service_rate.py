@@ -178,7 +178,6 @@ def service_rate(
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """Linear between the two nearest values, as usual."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     below = int(place)
@@ -187,5 +186,5 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def _rounded(rate: float) -> float:
-    """Three digits are more than it is good for, and JSON gives them back as they were."""
+    # Three digits are more than it is good for, and JSON gives them back as they were.
     return float(f"{rate:.3g}")

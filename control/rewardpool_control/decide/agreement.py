@@ -26,8 +26,6 @@ class Agreement:
 
 @dataclass(frozen=True)
 class _Probed:
-    """A worker with its score of the probe text."""
-
     worker: Worker
     score: float
     listed: bool

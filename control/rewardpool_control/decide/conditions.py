@@ -129,7 +129,6 @@ def conditions_of(facts: Facts, *, held: Failure | None = None) -> list[Conditio
 
 
 def _resting(facts: Facts) -> Finding | None:
-    """Return the finding of a pool that does not serve because of sleep; None when that is not why."""
     status, staying, asleep = facts.sleeping.status, facts.staying, facts.asleep
     is_suspended = facts.snapshot.pool.spec.suspend
     if status is None or facts.ready > 0 or is_suspended or not any(worker.answering for worker in staying):
@@ -199,7 +198,6 @@ def _router_ready(facts: Facts) -> Finding:
 
 
 def _gateway_ready(facts: Facts) -> Finding | None:
-    """Return whether every gateway answers; None for a pool without one."""
     gateway = facts.snapshot.gateway
     if gateway is None:
         return None
@@ -268,7 +266,6 @@ def _progressing(facts: Facts) -> Finding:
 
 
 def _rolling(facts: Facts, *, holds: Literal["True", "False"]) -> Finding | None:
-    """Return the finding of a rollout that is under way; None when none is."""
     rollout = facts.rollout
     if rollout is None or rollout.reason is None:
         return None
@@ -279,7 +276,6 @@ def _rolling(facts: Facts, *, holds: Literal["True", "False"]) -> Finding | None
 
 
 def _stopped(facts: Facts) -> Finding | None:
-    """Return why the present revision does not go on; None when it does."""
     if facts.rollout is None:
         return None
     snapshot, choice, present = facts.snapshot, facts.rollout.choice, facts.snapshot.revision
@@ -372,7 +368,6 @@ def _silence(snapshot: Snapshot) -> Failure | None:
 
 
 def _unlisted(facts: Facts) -> Failure | None:
-    """Return the failure of a router that does not list a worker it was given; None when all do."""
     late = {router.name for router in facts.snapshot.routers if router.late_seconds >= LISTING_PATIENCE_SECONDS}
     missing = [join for join in facts.lists.joins if join.router in late] if facts.lists is not None else []
     if not missing:
@@ -383,7 +378,6 @@ def _unlisted(facts: Facts) -> Failure | None:
 
 
 def _sleepless(snapshot: Snapshot) -> Failure | None:
-    """Return the failure of a spec with sleep where engines cannot be put to sleep."""
     if snapshot.holders is not None or not snapshot.pool.spec.engine.sleep.enabled:
         return None
     message = (
@@ -417,7 +411,6 @@ def _sandboxed(facts: Facts) -> Finding | None:
 
 
 def _needed_metrics(snapshot: Snapshot) -> str | None:
-    """Return the missing metrics of those that the size follows from; None when none are."""
     spec = snapshot.pool.spec
     follows_load = spec.autoscaling is not None and not spec.autoscaling.is_external and not spec.suspend
     return missing_metrics(snapshot) if follows_load else None

@@ -103,7 +103,7 @@ def may_stop(worker: Worker, snapshot: Snapshot) -> bool:
 
 
 def _wanted_again(draining: list[Worker], missing: int) -> list[Worker]:
-    """Drain workers that answer are taken back before new ones are started, the last to leave first."""
+    # Workers that leave and answer are taken back before new ones are started, the last to leave first.
     if missing <= 0:
         return []
     able = [worker for worker in draining if worker.answering]

@@ -31,7 +31,6 @@ def kept_lists(snapshot: Snapshot, *, barred: frozenset[str] = frozenset()) -> W
 
 
 def _parked(snapshot: Snapshot) -> frozenset[str]:
-    """Return the parked workers, by the size that was wanted last."""
     scaling, rollout = snapshot.pool.status.scaling, snapshot.pool.status.rollout
     if scaling is None:
         return frozenset()

@@ -50,7 +50,7 @@ def _is_fresh(router: Router) -> bool:
 
 
 def _missing(router: Router) -> str | None:
-    """A router that does not answer may hold many requests, as may one that answered a while ago."""
+    # A router that does not answer may hold many requests, as may one that answered a while ago.
     if not router.answering or router.registered is None:
         return "does not answer"
     if not _is_fresh(router):

@@ -93,7 +93,7 @@ def _scores(snapshot: Snapshot, revision: str, golden: GoldenSet) -> GoldenScore
 
 
 def _to_measure(snapshot: Snapshot, golden: GoldenSet, good: str | None) -> tuple[Measure, ...]:
-    """The good revision is measured while it has workers: under Replace with one replica it will have none."""
+    # The good revision is measured while it has workers: under Replace with one replica it will have none.
     revisions = {good} if good is not None and _needs_the_good_one(golden) else set()
     if snapshot.revision != good:
         revisions |= {snapshot.revision}

@@ -186,7 +186,7 @@ def _hopeless(snapshot: Snapshot) -> ConditionReason | None:
 
 
 def _stands(failed: FailedRollout, parity: Parity) -> bool:
-    """A failed comparison stands as long as it comes out so: a larger difference may be allowed, or a text repaired."""
+    # A failed comparison stands as long as it comes out so: a larger difference may be allowed, or a text repaired.
     if failed.reason != ConditionReason.PARITY_EXCEEDED:
         return True
     return parity.status is not None and parity.status.outcome in ("Failed", "Unusable")

@@ -92,7 +92,7 @@ class Ensure:
         self._is_there = True
 
     async def _created(self, resource: Resource, manifest: Object) -> Object:
-        """Made without a look: only what is there and not in the store, lacking our label, is looked at."""
+        # Made without a look: only an object that is there and not in the store, lacking our label, is looked at.
         try:
             return await self._kube.create(resource, manifest)
         except KubeError as error:

@@ -221,7 +221,7 @@ class Manager:
         self._forget(key)
 
     def _forget_reconcilers(self) -> None:
-        """Forget the reconcilers and their metrics, which are old once another operator has acted."""
+        # They are old once another operator has acted.
         for key, reconciler in self._reconcilers.items():
             reconciler.close()
             self._forget(key)

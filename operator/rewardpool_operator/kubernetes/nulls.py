@@ -68,7 +68,6 @@ def _nulls_of(value: Any, place: Path) -> Iterator[Path]:
 
 
 def _at(value: Any, place: Path) -> Any:
-    """Return what is at a path; None where nothing is."""
     for name in place:
         if isinstance(value, dict):
             value = value.get(name)

@@ -168,7 +168,6 @@ def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
 
 
 def _snapshot(pool: RewardPool, objects: Objects, *, revision: str) -> Snapshot:
-    """Return the pool as Kubernetes alone describes it, without its pods."""
     return Snapshot(
         now=datetime.now(UTC),
         pool=pool,
@@ -184,8 +183,6 @@ def _snapshot(pool: RewardPool, objects: Objects, *, revision: str) -> Snapshot:
 
 
 class _PolledRouter:
-    """A router as one start of it, and the question for its list."""
-
     def __init__(self, server: tuple[str, ...], admin: RouterAdmin, polling: Polling) -> None:
         self.server = server
         """Uid of the pod, id of the container, addresses."""
@@ -226,7 +223,6 @@ def _name_of(found: Object) -> object:
 
 
 def _protected(pool: RewardPool, objects: Objects, component: str) -> int | None:
-    """Pods of which a disruption may take one, by the budget as it is."""
     found = objects.find("PodDisruptionBudget", render.disruption_budget_name(pool, component))
     least = count_of(found["spec"].get("minAvailable")) if found is not None else None
     return None if least is None else least + 1

@@ -161,7 +161,6 @@ def is_on_its_way(pod: Object) -> bool:
 
 
 def _waits_to_start(pod: Object) -> bool:
-    """Return whether none of its containers was started yet, and none says why it cannot be."""
     status = pod.get("status", {})
     # Init containers come first; one that ended well is as good as none.
     statuses = [*(status.get("initContainerStatuses") or []), *status.get("containerStatuses", [])]
@@ -279,7 +278,7 @@ def refusal_of(deployment: Object) -> str | None:
 
 
 def _disruption_target(pod: Object) -> str | None:
-    """Kubernetes announces an eviction, a preemption or a taint by this condition, and takes it back if none comes."""
+    # Kubernetes announces an eviction, a preemption or a taint by this condition, and takes it back if none comes.
     condition = _condition(pod, "DisruptionTarget")
     if condition.get("status") != "True":
         return None
@@ -287,7 +286,6 @@ def _disruption_target(pod: Object) -> str | None:
 
 
 def _lost(pod: Object) -> Failure | None:
-    """Return a failure where the node of the pod does not report; None otherwise."""
     # What the kubelet said last stays in the status. The node controller contradicts it in the condition Ready alone:
     # False today, Unknown in older releases.
     ready, containers = _condition(pod, "Ready"), _condition(pod, "ContainersReady").get("status")

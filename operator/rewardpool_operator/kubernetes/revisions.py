@@ -27,8 +27,6 @@ from rewardpool_operator.kubernetes.render.worker import spec_parts
 
 @dataclass(frozen=True, kw_only=True)
 class _Cause:
-    """Fields of a pool from which a revision was rendered."""
-
     parts: Mapping[str, Any]
     restarted_at: str | None
     with_key: bool

@@ -131,7 +131,6 @@ class RouterAdmin:
         return tuple(readable("routers", entries, _registered, name=lambda _: f"{self._url}/workers"))
 
     async def _metrics(self) -> tuple[int | None, dict[str, int | None]]:
-        """Requests that wait, and what each worker answered."""
         try:
             async with self._session.get(self._metrics_url, timeout=TIMEOUT) as response:
                 response.raise_for_status()
@@ -223,7 +222,6 @@ class RouterAdmin:
 
 
 def _registered(entry: Mapping[str, Any]) -> RegisteredWorker:
-    """Return one entry of a list; None without an address or an id."""
     url, worker_id = entry["url"], entry["id"]
     if not isinstance(url, str) or url != printable(url, most=MAX_URL):
         raise ValueError(f"{url!r:.60} is no address of a worker")

@@ -182,7 +182,6 @@ def _whole(error: BaseException) -> str:
 
 
 def _limit_of(error: BaseException, memory: str) -> str:
-    """Return which limit an exception may have met, in words."""
     number = getattr(error, "errno", None)
     if isinstance(error, MemoryError) and memory:
         return f" ({memory})"

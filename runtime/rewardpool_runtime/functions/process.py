@@ -111,7 +111,6 @@ class FunctionProcess:
         self._write(packed(value))
 
     def _write(self, frame: bytes) -> None:
-        """Send what can be sent now, and the rest when the process reads."""
         if self.has_ended:
             return
         waits = bool(self._outgoing)

@@ -112,8 +112,6 @@ def _serve_async(sock: socket.socket, function: Function, memory: str) -> None:
 
 
 class _Lines(io.TextIOBase):
-    """A text stream that hands on whole lines."""
-
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._rest = ""

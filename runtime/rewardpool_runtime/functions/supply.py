@@ -190,7 +190,7 @@ class Supply:
             self._work.set()
 
     async def _tend(self, parent: Parent) -> None:
-        """Have the parent do what is to be done; raises ParentEndedError when it has ended."""
+        """Send the parent what is to be done; raises ParentEndedError when it has ended."""
         failures = 0
         while True:
             await self._work.wait()
@@ -215,7 +215,7 @@ class Supply:
     async def _tended(
         self, parent: Parent, made: Sequence[FunctionProcess], *, end: Sequence[int], reap: Sequence[int]
     ) -> str:
-        """Have the parent end and fork; returns what went wrong."""
+        """Let the parent end and fork processes; return what went wrong."""
         forked = 0
         try:
             answer = await parent.tend([process.theirs for process in made], end=end, reap=reap)
@@ -272,7 +272,6 @@ def _report(keeper: "asyncio.Task[None]") -> None:
 
 
 def _made(count: int, printed: Printed) -> list[FunctionProcess]:
-    """Make the sockets of so many processes; raises OSError."""
     made: list[FunctionProcess] = []
     try:
         made += (FunctionProcess(printed) for _ in range(count))

@@ -258,7 +258,6 @@ def _mapped() -> int:
 
 
 def _threads() -> list[str]:
-    """Return the names of the threads beside this one, in so far as they have any."""
     count = len(os.listdir("/proc/self/task")) - 1
     names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     return (names + ["of a library"] * count)[:count]

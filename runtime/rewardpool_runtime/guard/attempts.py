@@ -109,7 +109,6 @@ def _neighbour() -> Iterator[int]:
 
 
 def _tried_in_a_process(attempts: Callable[[], list[str]], whose: str) -> list[str]:
-    """Return in words what the attempts reached, made in a process of their own, and why where it cannot be known."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

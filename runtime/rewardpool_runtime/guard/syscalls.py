@@ -127,7 +127,6 @@ def _unless_equal_refuse(value: int) -> bytes:
 
 
 def _on(number: int, block: bytes) -> bytes:
-    """Do a block, which returns, for one call alone."""
     return _INSTRUCTION.pack(_EQUAL, 0, len(block) // _INSTRUCTION.size, number) + block
 
 
@@ -198,6 +197,5 @@ def _begin(calls: Machine) -> bytes:
 
 
 def _own_signal(pid: int, *, argument: int) -> bytes:
-    """Allow a signal to the process itself, whose number is in that argument."""
     not_killed = _argument(argument) + _on(signal.SIGKILL, _REFUSE) + _returns(_ALLOW)
     return _argument(0) + _unless_equal_refuse(pid) + not_killed

@@ -98,7 +98,6 @@ def flags(flag: MemoryFlag, given: float | None, gpus: Sequence[Gpu], *, tokens:
 
 
 def _most(flag: MemoryFlag, gpu: Gpu, needed: int) -> float:
-    """Return the largest fraction, in hundredths, that leaves as many bytes."""
     base = flag.bytes_of(gpu)
     return math.floor((gpu.free - needed) / base * 100) / 100 if base else 0.0
 
@@ -127,7 +126,6 @@ def flags_or_refuse(flag: MemoryFlag, argv: Sequence[str]) -> list[str] | None:
 
 
 def _given(flag: MemoryFlag, argv: Sequence[str]) -> float | None:
-    """Return the flag's value; None without one, or where the engine is to refuse it."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument(flag.name, type=float, dest="fraction")
     try:

@@ -420,7 +420,7 @@ def _refuse_foreign_tokenizer(
 
 
 def _score_in_float32(model: Any) -> None:
-    """Have a head of transformers' own classes computed in float32: in bfloat16 scores of 8 to 16 are 0.0625 apart."""
+    """Compute a head of transformers' own classes in float32: in bfloat16 scores of 8 to 16 are 0.0625 apart."""
     import torch
 
     for name in ("score", "classifier"):

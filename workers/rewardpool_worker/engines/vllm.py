@@ -61,7 +61,6 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
 
 
 def _teacher_flags(spec: RewardPoolSpec) -> list[str]:
-    """Return what log-probabilities of given tokens need, and what bounds them."""
     flags = ["--runner", "generate", "--worker-extension-cls", WHOLE_CHECKPOINT]
     flags += ["--max-logprobs", str(spec.model.most_top_k), "--logprobs-mode", "raw_logprobs"]
     # Log-probabilities never read the prefix cache, and are the same only in steps of the same size.

@@ -124,7 +124,6 @@ _LABELS: Final = (names.LABEL_POOL, names.LABEL_COMPONENT, names.LABEL_REVISION)
 
 
 def _mounting(found: Object) -> Object:
-    """The volumes of a pod, or of a Deployment's, that are mounted files of ours."""
     spec = found.get("spec") or {}
     template = spec.get("template") or {}
     mounted = {"template": {"spec": {"volumes": _files(template)}}} if template else {"volumes": _files(found)}
@@ -153,7 +152,7 @@ def content_of(config_map: Object) -> str | None:
 
 
 def _pod(pod: Object) -> Object:
-    """A pod that none of `MAKERS` made is nobody's here, and may need mounted files all the same."""
+    # A pod that none of `MAKERS` made is not a pool's, and may need mounted files all the same.
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     owners = [owner for owner in metadata.get("ownerReferences") or [] if owner["kind"] in MAKERS]
     if not owners:

@@ -28,8 +28,6 @@ POOLS_AT_ONCE: Final = 20  # takes some milliseconds; requests have their turn i
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """State from a pool's line."""
-
     pool: RewardPool
     workers: tuple[tuple[str, Worker], ...]
     """Behind the URLs by which routers know them."""
@@ -119,7 +117,6 @@ class ClusterSource:
 
 
 def _read(line: bytes) -> _Known | None:
-    """Return what a line tells; None where that makes no sense."""
     try:
         return _known(orjson.loads(line))
     except NONSENSE as error:

@@ -131,14 +131,13 @@ def commit_of(commit: object) -> str | None:
 
 
 def _report(pod: Object) -> dict[str, Any]:
-    """Return the report of a download that succeeded; empty before."""
     status = next((status for status in _statuses(pod) if status["name"] == CONTAINER_DOWNLOAD), {})
     state = status.get("state", {})
     return pods.report_of(state["terminated"]) if pods.has_ended_well(state) else {}
 
 
 def _current(pod: Object) -> Object:
-    """Init containers run one after the other, the model's download first."""
+    # Init containers run one after the other, the model's download first.
     statuses = sorted(_statuses(pod), key=lambda status: (status["name"] != CONTAINER_DOWNLOAD, status["name"]))
     left = (status for status in statuses if not pods.has_ended_well(status.get("state", {})))
     return next(left, statuses[0] if statuses else {})

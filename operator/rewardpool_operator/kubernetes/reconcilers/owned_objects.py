@@ -104,8 +104,6 @@ class OwnedObjectsReconciler:
 
 
 class _Pass:
-    """One pass over one pool's objects."""
-
     def __init__(
         self, kube: Kube, store: Store, files: MountedFiles, pool: RewardPool, objects: Objects, *, memory: _Memory
     ) -> None:

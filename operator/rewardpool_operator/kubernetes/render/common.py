@@ -110,7 +110,7 @@ def files_name(files: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=16)
 def _files_name(files: tuple[tuple[str, str], ...]) -> str:
-    """Hashed once for all pools: the files are 110 kB."""
+    # Hashed once for all pools: the files are 110 kB.
     return names.files_config_map(content_hash(dict(files)))
 
 

@@ -155,7 +155,7 @@ def _router_template(pool: RewardPool, image: str, *, ipv6: bool, defaults: Pool
 
 
 def _spread(pool: RewardPool) -> Object:
-    """A node's end takes one router of several; one node alone takes them all."""
+    # A node's end takes one router of several; one node alone takes them all.
     return {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",

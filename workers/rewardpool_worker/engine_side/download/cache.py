@@ -37,8 +37,6 @@ class StoppedError(RuntimeError):
 
 
 class _Partial:
-    """A file that takes bytes until told to stop, from whatever thread it is fed."""
-
     def __init__(self, file: IO[bytes], stop: Event) -> None:
         self._file = file
         self._stop = stop

@@ -303,7 +303,6 @@ class Engine:
         return (*found.logprobs, *found.top_logprobs)
 
     def _remedy(self, cached: bool) -> str:
-        """Return what to do where numbers depend on how they are asked for, and whether on a cached prefix."""
         engine, dtype = self._settings.engine, self._settings.dtype
         setting = setting_against(
             engine, cached=cached, chunked=False, deterministic=False, args=sys.argv, env=os.environ

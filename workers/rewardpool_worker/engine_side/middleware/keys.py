@@ -12,12 +12,7 @@ Stamp = tuple[int, int, int]
 
 
 class KeyFile:
-    """The valid keys: that of a file, and those in files beside it named as in KEY_NAMES. Read again upon any change.
-
-    Kubernetes replaces a mounted Secret's files by switching a link, so the file behind the path is compared, not the
-    path. A file that becomes unreadable keeps the last keys in force and says so once: a failed rotation closes nothing
-    and opens nothing.
-    """
+    """The valid keys: that of a file, and those in files beside it named as in KEY_NAMES. Read again upon any change."""
 
     def __init__(self, path: Path | None) -> None:
         self._paths: tuple[Path, ...] = ()
@@ -51,6 +46,7 @@ class KeyFile:
         except (OSError, ValueError) as error:
             if not self._unreadable:
                 log.warning("the key file cannot be read again, the last key stays valid: %s", error)
+            # A failed rotation closes nothing and opens nothing.
             self._unreadable = True
 
     def _read(self) -> None:
@@ -66,6 +62,7 @@ class KeyFile:
 
 def _stamp(path: Path) -> Stamp | None:
     """Changes with the file behind the path; None where there is none."""
+    # Not with the path: Kubernetes replaces a mounted Secret's files by switching a link.
     try:
         status = path.stat()
     except FileNotFoundError:
