@@ -107,9 +107,8 @@ class Process:
 
 
 def importing_safely(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return variables with which Python imports nothing from the folder that it is run in: a file there may be called
-    like a module that a supervisor or a worker needs.
-    """
+    """Return variables with which Python imports nothing from the folder that it is run in."""
+    # A file there may be called like a module that a supervisor or a worker needs.
     folders = filter(os.path.isabs, environ.get("PYTHONPATH", "").split(os.pathsep))
     return {**environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONSAFEPATH": "1"}
 

@@ -26,10 +26,7 @@ _logged: OrderedDict[tuple[Kind, str, str], None] = OrderedDict()
 
 
 def readable(kind: Kind, items: Iterable[T], read: Callable[[T], R], *, name: Callable[[T], object]) -> list[R]:
-    """Return the items that can be read; the others are left out, counted, and logged once.
-
-    `read` raises any of `NONSENSE` for one that cannot be read.
-    """
+    """Return the items that `read` does not raise any of `NONSENSE` for; others are counted, and logged once."""
     found = []
     for item in items:
         try:

@@ -24,10 +24,7 @@ MAX_ADDRESSES: Final = 1024
 
 
 class Viewer(Protocol):
-    """Somebody who is signed in.
-
-    Each question raises OSError where whoever knows the answer is away.
-    """
+    """Somebody who is signed in; each question raises OSError where whoever knows the answer is away."""
 
     @property
     def user(self) -> str:

@@ -39,14 +39,12 @@ def _parked(snapshot: Snapshot) -> frozenset[str]:
 
 
 def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> Plan:
-    """Keep the routers' lists and say why nothing else is done.
-
-    Where the routers could not be asked, it is not known whether they serve.
-    """
+    """Keep the routers' lists and say why nothing else is done."""
     cause = replace(cause, message=cause.message[:MAX_MESSAGE])
     # A valid spec that the cluster cannot have: nothing else is to be said of it, so nothing waits for its generation.
     is_refused = cause.reason == ConditionReason.NO_AGENT_SANDBOX
     reached = as_reached(snapshot)
+    # Of routers that could not be asked it is not known whether they serve.
     lists = kept_lists(snapshot) if routers_asked else None
     readiness = expose_and_conceal(reached, lists) if lists else RouterReadiness()
     staying = [worker for worker in reached.workers if Drain().stays(worker)]

@@ -60,10 +60,7 @@ class RevisionChoice:
 
 
 def choose_revision(snapshot: Snapshot, desired: int, *, parked: int = 0) -> RevisionChoice:
-    """Distinguish good revisions from failed ones, and choose the target.
-
-    `parked` workers answer beyond the desired ones, and no router lists them.
-    """
+    """Distinguish good revisions from failed ones, and choose the target; no router lists the `parked` workers."""
     before, present = snapshot.pool.status.rollout, snapshot.revision
     good = _still_there(snapshot, before.stable_revision if before else None)
     previous = _still_there(snapshot, before.previous_revision if before else None)

@@ -114,10 +114,7 @@ class Budgets:
 
 
 def claim_of(pool: RewardPool, objects: Objects, *, decided: int, now: datetime) -> Claim | None:
-    """Return the claim of one pool on its budget, as others see it; None where it has none.
-
-    Replicas of `decided` may not be in the status yet.
-    """
+    """Return a pool's claim on its budget, None where it has none; `decided` may not be in the status yet."""
     scaling = pool.spec.autoscaling
     if scaling is None or scaling.budget is None:
         return None

@@ -37,10 +37,7 @@ class NotOursError(RuntimeError):
 
 
 class Ensure:
-    """The objects of one pool.
-
-    What is `known` is kept from pass to pass.
-    """
+    """The objects of one pool; what is `known` is kept from pass to pass."""
 
     def __init__(self, kube: Kube, store: Store, pool: RewardPool, *, known: Known) -> None:
         self._kube = kube

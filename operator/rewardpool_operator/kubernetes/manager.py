@@ -48,10 +48,7 @@ CONCURRENT_POLLS: Final = 8
 
 
 class Manager:
-    """The operator on one cluster.
-
-    Without namespaces it serves all. So many upgrades at a time are pools that change because the operator is another.
-    """
+    """The operator on one cluster, in these namespaces or, without any, in all."""
 
     def __init__(
         self,

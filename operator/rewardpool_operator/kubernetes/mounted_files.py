@@ -37,10 +37,7 @@ FilesRef = tuple[str, str]
 
 
 class MountedFiles:
-    """Mounted files of all namespaces.
-
-    `gone` receives the pools that may need what was deleted.
-    """
+    """Mounted files of all namespaces; `gone` receives the pools that may need what was deleted."""
 
     def __init__(
         self,

@@ -34,10 +34,7 @@ ALL: Final = "all namespaces"
 
 
 class Namespaces:
-    """State of the watched namespaces.
-
-    `ready` receives the pools of one that is served from now on. "" stands for all namespaces at once.
-    """
+    """State of the watched namespaces, "" for all at once; `ready` receives the pools of one once it is served."""
 
     def __init__(
         self,

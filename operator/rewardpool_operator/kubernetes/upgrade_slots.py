@@ -15,10 +15,7 @@ SLOT_SECONDS: Final = 300.0  # after which a slot no longer counts, released or 
 
 
 class UpgradeSlots:
-    """The upgrade slots of all pools.
-
-    `wake` is called with a pool for which there may be a slot now.
-    """
+    """The upgrade slots of all pools; `wake` is called with a pool for which there may be a slot now."""
 
     def __init__(
         self, limit: int, *, wake: Callable[[Key], None] = lambda _: None, clock: Callable[[], float] = monotonic

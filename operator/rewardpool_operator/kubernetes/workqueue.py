@@ -99,10 +99,7 @@ class WorkQueue(Generic[K]):
 
 
 class Workers(Generic[K]):
-    """Runs passes over the queue's keys, some at a time.
-
-    A pass returns seconds until the key is to be worked on again, None for never.
-    """
+    """Runs passes, some at a time; a pass returns seconds until the key is to be worked on again, None for never."""
 
     def __init__(
         self,

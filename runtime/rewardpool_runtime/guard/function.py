@@ -70,14 +70,12 @@ def enter(boundary: Boundary) -> None:
 
 
 def part() -> None:
-    """Part this process from those that its parent forks beside it: it reads none of them any more.
-
-    Nor does it signal one, where Landlock is new enough.
-    """
+    """Part this process from those that its parent forks beside it: it reads none of them any more."""
     if kernel.has_landlock():
         # A ruleset handles at least something; whatever it handles, moves between folders are refused unless allowed.
         with (
             contextlib.suppress(kernel.GuardError),
+            # Where Landlock is new enough, it signals none of them either.
             kernel.Ruleset(files=kernel.REFER, scopes=kernel.SCOPE_SIGNALS) as rules,
         ):
             rules.allow("/", kernel.REFER)

@@ -10,10 +10,7 @@ from typing import Any
 
 
 def kept_once(value: Any) -> Any:
-    """Return the JSON value with strings and plain objects replaced by equal ones that are kept already.
-
-    The result must not be changed in place.
-    """
+    """Return the JSON value, not to be changed in place, with equal strings and plain objects that are kept already."""
     if isinstance(value, str):
         return intern(value)
     if isinstance(value, dict):

@@ -142,10 +142,7 @@ class Store:
         return self._bury((resource, namespace, name), _version(known)) if known is not None else []
 
     def keep_only(self, resource: Resource, namespace: str, listed: Iterable[str], *, version: str) -> list[Key]:
-        """Drop what a list did not have: what a broken watch did not report.
-
-        What is listed is `namespace/name`; what is newer than the version was made since.
-        """
+        """Drop what a list of `namespace/name` in this version did not have, which a broken watch did not report."""
         there = set(listed)
         gone = [
             ref

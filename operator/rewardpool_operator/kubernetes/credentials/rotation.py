@@ -53,10 +53,7 @@ class Step:
 
 
 def next_step(keys: Keys, progress: Progress, *, asked: str | None, now: datetime, new_key: Callable[[], str]) -> Step:
-    """Return one step of a rotation, or the keys as they are.
-
-    `asked` is the value of the pool's annotation that requests a rotation.
-    """
+    """Return one step of a rotation, or the keys as they are; `asked` is the annotation that requests a rotation."""
     if keys.pool != keys.in_force:
         if keys.previous == keys.in_force:
             # Our own change, of which the second Secret was not written.

@@ -49,10 +49,7 @@ Ask = Callable[[str], Awaitable[float | CallerError]]
 
 
 class ParityCheck:
-    """Golden set of one pool, and its measurements.
-
-    `keep` takes a Deployment as the API server answered it.
-    """
+    """Golden set of one pool, and its measurements; `keep` takes a Deployment as the API server answered it."""
 
     def __init__(self, kube: Kube, polling: Polling, *, keep: Callable[[Object], object]) -> None:
         self._kube = kube

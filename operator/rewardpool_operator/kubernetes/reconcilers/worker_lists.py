@@ -20,10 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class WorkerListReconciler:
-    """The lists of one pool's routers.
-
-    `router_admin` has the router of a pod, None while it is silent.
-    """
+    """The lists of one pool's routers; `router_admin` has the router of a pod, None while it is silent."""
 
     def __init__(self, key: Key, router_admin: Callable[[str], RouterAdmin | None]) -> None:
         self._key = key

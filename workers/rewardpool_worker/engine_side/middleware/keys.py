@@ -12,7 +12,7 @@ Stamp = tuple[int, int, int]
 
 
 class KeyFile:
-    """The valid keys: that of a file, and those in files beside it named as in KEY_NAMES. Read again upon any change."""
+    """The valid keys: of a file, and of those beside it named as in KEY_NAMES. Read again upon any change."""
 
     def __init__(self, path: Path | None) -> None:
         self._paths: tuple[Path, ...] = ()
