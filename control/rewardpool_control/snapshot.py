@@ -218,7 +218,6 @@ class Snapshot:
         return tuple(worker for worker in self.workers if worker.revision == revision)
 
     def available_of(self, revision: str) -> int:
-        """Return the number of workers of one revision that may be given work."""
         return sum(worker.available for worker in self.workers_of(revision))
 
     def is_listed(self, worker: Worker) -> bool:
@@ -233,5 +232,4 @@ class Snapshot:
         return sum(all(worker.url in urls for urls in lists) for worker in able)
 
     def set_of(self, revision: str) -> WorkerSet | None:
-        """The set of one revision; None when there is none."""
         return next((worker_set for worker_set in self.worker_sets if worker_set.revision == revision), None)

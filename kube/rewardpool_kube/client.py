@@ -109,7 +109,6 @@ class Kube:
         return self._unanswered_at is not None and monotonic() - self._unanswered_at < AWAY_SECONDS
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """The object, or None when there is none."""
         if name in NO_NAMES:
             return None
         try:

@@ -86,7 +86,7 @@ class CodeCopies:
         return sorted({path.name for path in self._path.glob("*")} - needed)
 
     def remove(self, digests: Sequence[str]) -> None:
-        """Remove these copies; the caller holds the lock."""
+        """The caller holds the lock."""
         for digest in digests:
             shutil.rmtree(self._path / digest)
 

@@ -33,7 +33,7 @@ class LocalGateway:
         self._ending: asyncio.Task[None] | None = None
 
     async def ensure(self, pool: RewardPool) -> Gateway | None:
-        """Have it run, or not, as the pool says; return it for a snapshot."""
+        """Start or stop it as the pool says; return it for a snapshot."""
         self._pool = pool
         wanted = pool.spec.gateway
         running = self._timeout, self._vocabulary

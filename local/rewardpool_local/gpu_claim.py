@@ -19,7 +19,7 @@ class GpuClaim:
         self._file: BinaryIO | None = None
 
     def renew(self, *, needed: bool) -> bool:
-        """Have the claim if it is needed, else let it go; returns whether engines may have the GPUs.
+        """Take the claim if it is needed, else let it go; returns whether engines may have the GPUs.
 
         Raises:
             OSError: the file cannot be made.

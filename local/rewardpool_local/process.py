@@ -84,7 +84,6 @@ class Process:
         await self._sweep()
 
     async def kill(self) -> None:
-        """End it and all it spawned at once."""
         await self._sweep()
 
     async def _sweep(self) -> None:

@@ -214,13 +214,11 @@ class Replica:
             self._turn_at = monotonic() + REFUSED_SECONDS
 
     async def stop(self) -> None:
-        """End its process, and look no more."""
         await self.process.stop(grace_seconds=STOP_SECONDS)
         self._looking.cancel()
         self.process.release_ports()
 
     async def kill(self) -> None:
-        """End its process at once, and look no more."""
         await self.process.kill()
         self._looking.cancel()
         self.process.release_ports()

@@ -52,7 +52,7 @@ class LocalRouter:
         return f"http://{HOST}:{self._port.number}"
 
     async def ensure(self, pool: RewardPool) -> None:
-        """Have it run as the pool says; with other flags it is started anew once its requests are done."""
+        """Run it as the pool says; with other flags it is started anew once its requests are done."""
         self._pool = pool
         if self._process.running and self._flags != self._make_flags(pool):
             log.info("router: its settings changed, it starts anew")

@@ -204,7 +204,6 @@ class SupervisedProcess:
             await self._wait_for_watch()
 
     def bound_log(self) -> None:
-        """Keep the log of the running process from filling the disk."""
         if self._process is not None:
             self._process.bound_log()
 

@@ -188,7 +188,6 @@ class Metrics:
         self._namespace_served.labels(namespace).set(serves)
 
     def read_leading(self, leads: Callable[[], bool]) -> None:
-        """Ask this at each scrape whether this operator is the one that acts."""
         self._leader.set_function(leads)
 
     async def exposition(self, accept: str) -> bytes:

@@ -120,7 +120,7 @@ async def probe_score(
 async def score_text(
     session: aiohttp.ClientSession, worker_url: str, key: str | None, served_name: str, text: str
 ) -> float | CallerError:
-    """Have a worker score one text.
+    """Get a worker's score of one text.
 
     Returns:
         The raw score, or why the model gives this text none.
@@ -143,7 +143,7 @@ async def scores_of(
     count: int,
     timeout: aiohttp.ClientTimeout = SCORE_TIMEOUT,
 ) -> list[float] | CallerError:
-    """Have a worker score the `count` samples of a request; otherwise as `score_text`."""
+    """Get a worker's scores of the `count` samples of a request; otherwise as `score_text`."""
     caller = _Caller(session, worker_url.rstrip("/"), key)
     scores = parse_answer(await caller.post(SCORE_PATH, request, timeout=timeout), count=count)
     return replace(scores, message=caller.said(scores.message)) if isinstance(scores, CallerError) else scores
@@ -157,7 +157,7 @@ async def logprobs_of(
     *,
     timeout: aiohttp.ClientTimeout = SCORE_TIMEOUT,
 ) -> Values | CallerError:
-    """Have a teacher's worker answer a question; raises what `score_text` does."""
+    """Get the answer of a teacher's worker to a question; raises what `score_text` does."""
     caller = _Caller(session, worker_url.rstrip("/"), key)
     most = asked.most_answer_bytes
     answer = parse_object(await caller.post(LOGPROBS_PATH, asked.to_wire(), timeout=timeout, most_bytes=most))

@@ -100,7 +100,6 @@ class Sessions:
         self._sessions: list[_Session] = []
 
     def begin(self, viewer: Viewer) -> str:
-        """A new session's secret."""
         secret = secrets.token_urlsafe(32)
         self._sessions = [*self._living(), _Session(secret, viewer, self._clock() + SESSION_SECONDS)]
         held = Counter(one.viewer.user for one in self._sessions)

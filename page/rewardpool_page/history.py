@@ -216,7 +216,6 @@ class History:
             self._pools[key].record(seen, now, counted=counted)
 
     def get(self, pool: str) -> Remembered:
-        """Return the history of the pool `namespace/name`."""
         known = self._pools.get(pool)
         if known is None:
             return Remembered()

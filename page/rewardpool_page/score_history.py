@@ -106,7 +106,6 @@ class _Marks:
 
     @classmethod
     def packed(cls, scores: JobScores) -> bytes:
-        """Return all of a mark but its time."""
         figures = (scores.mean, scores.standard_deviation) if scores.count else (0.0, 0.0)
         values = (math.nan if figure is None else figure for figure in figures)
         scored, *counts = _counts(scores)

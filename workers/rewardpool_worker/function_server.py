@@ -102,7 +102,6 @@ class Options:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the folders in which the function's modules are searched first."""
         return tuple(filter(None, self.modules.split(os.pathsep)))
 
     def boundary(self, environ: Mapping[str, str]) -> Boundary:

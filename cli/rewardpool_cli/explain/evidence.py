@@ -120,7 +120,6 @@ class Evidence:
         return f"{clock}, {duration(-seconds)} ago" if seconds < 0 else f"in {duration(seconds)}, {clock}"
 
     def seconds_since(self, time: datetime | None) -> int | None:
-        """Return whole seconds since a time."""
         return None if time is None else int((self.now - time).total_seconds())
 
 

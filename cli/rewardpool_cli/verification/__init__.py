@@ -58,7 +58,6 @@ class Compared:
 
     @property
     def holds(self) -> bool:
-        """True if the score is as expected."""
         return self.difference <= self.allowed
 
 

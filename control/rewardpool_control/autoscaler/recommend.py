@@ -86,7 +86,6 @@ class _Sized:
     window: list[DesiredAt]
 
     def limited_to(self, replicas: int, limit: Limit, why: str) -> "_Sized":
-        """The number that a limit leaves of it."""
         if replicas == self.replicas:
             return self
         return replace(self, replicas=replicas, limit=limit, reason=f"{self.reason}; {why}")

@@ -50,12 +50,10 @@ class RevisionChoice:
 
     @property
     def parity_failed(self) -> ParityStatus | None:
-        """The comparison, when it came out wrong."""
         return _if_outcome(self.parity, "Failed")
 
     @property
     def parity_unusable(self) -> ParityStatus | None:
-        """The comparison, when it cannot be made."""
         return _if_outcome(self.parity, "Unusable")
 
 

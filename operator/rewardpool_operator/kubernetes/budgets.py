@@ -48,7 +48,6 @@ class Budgets:
         return self._over_namespaces.bound(pool)
 
     def claims(self, key: Key) -> tuple[Claim, ...]:
-        """Return the present claims of the other pools of this pool's budget."""
         budget = self._budget_of(key)
         if budget is None:
             return ()
@@ -56,7 +55,7 @@ class Budgets:
         return tuple(claim for claim in found if claim is not None)
 
     def decided(self, key: Key, status: RewardPoolStatus) -> None:
-        """The pool's status of this pass, before it is carried out and written."""
+        """Record the pool's status of this pass, before it is carried out and written."""
         self._decided[key] = status.scaling.desired if status.scaling else 0
 
     def woken_by(self, key: Key) -> list[Key]:
@@ -70,7 +69,6 @@ class Budgets:
         return [other for budget in budgets for other in self._members(budget) if other != key]
 
     def forget(self, key: Key) -> None:
-        """Forget a pool that is gone, or that another operator decides about."""
         self._decided.pop(key, None)
         self._parsed.pop(key, None)
 

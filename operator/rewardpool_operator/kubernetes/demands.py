@@ -199,7 +199,6 @@ class Strays:
         self._recorded: set[str] = set()
 
     async def run(self) -> None:
-        """Check again and again, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if not self._may_act():

@@ -40,7 +40,6 @@ class Outcome(enum.Enum):
 
     @classmethod
     def from_plan(cls, plan: Plan, *, changed: bool) -> Self:
-        """The outcome of a plan that was carried out."""
         status = plan.status
         loaded = status.load is not None and (status.load.in_flight or status.load.waiting)
         moving = plan.joins or plan.leaves or plan.drain or plan.undrain or plan.stop or status.draining_replicas
@@ -66,7 +65,6 @@ class Pace:
     """Times of all of them together, until the longest is reached."""
 
     def seconds(self, pools: int) -> float:
-        """Return the seconds from one time to the next with so many pools."""
         return min(self.longest, max(self.shortest, pools / self.per_second))
 
 

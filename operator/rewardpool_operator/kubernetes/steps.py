@@ -113,5 +113,4 @@ class Steps:
         return before is None or before.message != message
 
     def succeeded(self, step: Step) -> None:
-        """The step was tried and done, or there is nothing to do any more."""
         self._failing.pop(step, None)

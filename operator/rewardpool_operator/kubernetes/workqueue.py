@@ -132,14 +132,12 @@ class Workers(Generic[K]):
             await self.cancel_passes()
 
     async def cancel_passes(self, *keys: K) -> None:
-        """Stop what is being done over these keys, or over all, at once."""
         passes = [self._passes[key] for key in keys or tuple(self._passes) if key in self._passes]
         for one in passes:
             one.cancel()
         await asyncio.gather(*passes, return_exceptions=True)
 
     def oldest(self) -> float:
-        """Seconds that the oldest key has been waiting or worked on."""
         return self.queue.oldest(self._clock())
 
     def length(self) -> int:

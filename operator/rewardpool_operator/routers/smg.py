@@ -28,7 +28,6 @@ class RefusedRequests:
         return None if refusals is None else self.update(refusals, now=now)
 
     def update(self, refusals: int, *, now: float) -> int | None:
-        """Count the refusals since the router started, as of `now`."""
         if self._readings and refusals < self._readings[-1][1]:
             # The router was restarted.
             self._readings.clear()

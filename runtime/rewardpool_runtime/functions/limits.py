@@ -46,7 +46,6 @@ class Limits:
 
     @property
     def wall_seconds(self) -> float:
-        """The longest that a call may take."""
         return self.cpu_seconds + self.idle_seconds
 
     def setting(self, name: str) -> str:
@@ -54,7 +53,6 @@ class Limits:
         return _FIELDS[name] if self.of_pool else name
 
     def places(self, *, is_async: bool) -> int:
-        """Return how many calls run at once."""
         return self.concurrency or (ASYNC_CONCURRENCY if is_async else cpus())
 
     def overdue(self) -> Failed:

@@ -141,7 +141,7 @@ class Parent:
         )
 
     async def tend(self, pairs: Sequence[tuple[int, int]], *, end: Sequence[int], reap: Sequence[int]) -> Answer:
-        """Have it end processes, and fork one for each pair of descriptors: to talk by, and for what is printed.
+        """End processes, and fork one for each pair of descriptors: to talk by, and for what is printed.
 
         Raises:
             ParentEndedError: It has ended.
@@ -195,7 +195,6 @@ class Parent:
             self._answers.put_nowait(None)
 
     def kill(self) -> None:
-        """End it at once; its processes end with it."""
         self._process.kill()
         self._gone()
 

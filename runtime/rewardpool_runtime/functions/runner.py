@@ -81,7 +81,7 @@ class Places:
 
     @contextlib.asynccontextmanager
     async def one(self, started: Callable[[], None] | None) -> AsyncIterator[None]:
-        """Have a place for a call, and call `started` at the moment when there is one."""
+        """Hold a place for a call, and call `started` at the moment when there is one."""
         await self.acquire()
         try:
             if started is not None:

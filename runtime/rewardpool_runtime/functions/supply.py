@@ -68,7 +68,7 @@ class Supply:
         self._starting: set[asyncio.Task[None]] = set()
 
     async def start(self) -> Loaded:
-        """Start the parent, and have it load the function; raises FunctionLoadError."""
+        """Start the parent with the function; raises FunctionLoadError."""
         try:
             self._parent, loaded = await self._started()
         except (OSError, ParentEndedError) as error:
@@ -78,7 +78,7 @@ class Supply:
         return loaded
 
     def keep(self, size: int) -> None:
-        """Have so many processes serve and wait from now on, and the reserve."""
+        """Keep so many processes that serve or wait from now on, and the reserve."""
         self._size = size + RESERVE
         self._work.set()
 
@@ -112,7 +112,7 @@ class Supply:
         (self._waiting.appendleft if process.served else self._waiting.append)(process)
 
     def end(self, process: FunctionProcess) -> None:
-        """Have a process ended, with all that it started, and replaced."""
+        """End a process, with all that it started, and replace it."""
         process.close()
         if process.pid in self._live and process.pid not in self._to_reap:
             self._to_end.add(process.pid)

@@ -172,7 +172,7 @@ def without_pinned_memory() -> None:
 
 
 def score_by_own_heads() -> None:
-    """In SGLang's scheduler, before it makes the model: have each adapter's own head score the adapter's samples."""
+    """Score each adapter's samples by its own head; in SGLang's scheduler, before that makes the model."""
     from safetensors.torch import load_file
     from sglang.srt.lora.lora_manager import LoRAManager
     from sglang.srt.model_loader import loader
@@ -195,7 +195,7 @@ def score_by_own_heads() -> None:
 
 
 def choose_heads(model: Any, heads: MutableMapping[str, Any]) -> None:
-    """Have a model's head score each sample by that of the sample's adapter.
+    """Score each sample by the head of its adapter.
 
     Args:
         model: SGLang's, which pools the samples of a batch first, and calls its head once, with a row per sample.

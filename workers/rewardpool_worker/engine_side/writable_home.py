@@ -11,7 +11,7 @@ from collections.abc import MutableMapping
 
 
 def make_home_writable(environ: MutableMapping[str, str]) -> None:
-    """Have HOME name a folder that this process may write to, and LOGNAME its user, where they do not.
+    """Set HOME to a folder that this process may write to, and LOGNAME to its user, where they are not.
 
     Args:
         environ: this process's variables, which are changed.

@@ -129,7 +129,7 @@ class Store:
         return news if key[1] == OF_ALL_POOLS else [*news, key]
 
     def remove(self, resource: Resource, found: Object) -> list[Key]:
-        """The object is gone, or lost its label, in this version."""
+        """Remove the object, which is gone, or lost its label, in this version."""
         ref, version = _ref(resource, found), _version(found)
         known = self.find(*ref)
         if known is not None and _version(known) > version:

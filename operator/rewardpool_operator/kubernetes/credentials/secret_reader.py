@@ -60,7 +60,6 @@ class SecretReader:
 
     @property
     def pending(self) -> bool:
-        """True if a reading is under way in the background."""
         return any(reading.pending for reading in self._readings.values())
 
     @property
@@ -74,7 +73,6 @@ class SecretReader:
         return self.known and self.problem is None and not self.pending
 
     def suspect(self) -> None:
-        """Let the next pass read them."""
         self._suspicious = True
 
     def due(self, now: float, *, pools: int) -> float:

@@ -40,7 +40,6 @@ class Address:
 
     @classmethod
     def from_configuration(cls, configuration: Configuration) -> Self:
-        """Return that of a client's configuration."""
         return cls(
             url=configuration.host,
             authority=configuration.ssl_ca_cert,

@@ -82,7 +82,6 @@ class Remembered(Generic[K, V]):
         self._answers: OrderedDict[K, tuple[float, asyncio.Task[V]]] = OrderedDict()
 
     async def get(self, question: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """The answer; raises what asking raises."""
         known = self._answers.get(question)
         if known is None or self._clock() >= known[0] or _has_failed(known[1]):
             task = asyncio.ensure_future(_awaited(ask))

@@ -62,7 +62,6 @@ class RouterCounts:
         self._asked_at |= dict.fromkeys(due, now)
 
     def get(self, pool: str) -> Counted:
-        """Return the latest counts of the pool `namespace/name`."""
         return self._counted.get(pool, Counted())
 
     async def _refresh_pool(self, urls: Sequence[str], now: float) -> Counted:

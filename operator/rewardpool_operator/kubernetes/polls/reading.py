@@ -56,7 +56,6 @@ class Reading(Generic[T]):
 
     @property
     def pending(self) -> bool:
-        """True if an answer is still being waited for."""
         return self._task is not None
 
     @property

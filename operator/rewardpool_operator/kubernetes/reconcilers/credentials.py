@@ -33,12 +33,10 @@ class CredentialsReconciler:
 
     @property
     def opens_routers(self) -> bool:
-        """True if the key of the routers' worker lists was read, at any time."""
         return self._secrets.opens_routers
 
     @property
     def known(self) -> bool:
-        """True if all Secrets were read, at any time."""
         return self._secrets.known
 
     @property
@@ -47,7 +45,6 @@ class CredentialsReconciler:
         return self._secrets.current
 
     async def read(self, objects: Objects, *, pools: int) -> None:
-        """Read the Secrets if they may have changed."""
         self._secrets.expect(gateway=(objects.pool.get("spec") or {}).get("gateway") is not None)
         if shows_a_deletion(objects.find("Service", names.router_name(self._pool)), objects.secrets):
             self._secrets.suspect()
@@ -70,7 +67,6 @@ class CredentialsReconciler:
         return tls
 
     def observed(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with how far a change of keys is."""
         return self._keys.observed(snapshot)
 
     def suspect(self) -> None:
@@ -78,7 +74,6 @@ class CredentialsReconciler:
         self._secrets.suspect()
 
     def seconds_until_reading(self, *, pools: int) -> float:
-        """Return the seconds until the Secrets are to be read, or an answer is to be fetched."""
         due = BUSY_SECONDS if self._secrets.pending else self._secrets.due(monotonic(), pools=pools)
         return max(due, self._steps.pause(Step.SECRETS))
 

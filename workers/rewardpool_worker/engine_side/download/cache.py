@@ -151,7 +151,7 @@ class ModelCache:
     def fetch(
         self, source: Source, commit: str, file: RemoteFile, *, stop: Event, read: Callable[[int], object]
     ) -> str:
-        """Have one content on the disk, checked.
+        """Put one content on the disk, checked.
 
         Returns:
             Its digest, for the record.

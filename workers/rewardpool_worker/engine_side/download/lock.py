@@ -109,7 +109,6 @@ class CacheLock:
         return host[:MOST_NAME] if host and host.isprintable() else "another process"
 
     def release(self) -> None:
-        """Let the next one have it at once."""
         with self._guard:
             if self._file is None:
                 return

@@ -41,7 +41,6 @@ class Progress:
             self._read += count
 
     def report(self) -> dict[str, Any]:
-        """The state as JSON, for whoever asks."""
         downloaded = self._measure()
         checking = self.phase == "Downloading" and downloaded == self.total_bytes
         return {

@@ -48,7 +48,7 @@ class Download:
     wait: Callable[[Event, float], object] = Event.wait
 
     def run(self) -> Outcome:
-        """Have the model.
+        """Download the model.
 
         Raises:
             DownloadError: it cannot be had.

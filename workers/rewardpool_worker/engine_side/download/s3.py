@@ -52,7 +52,7 @@ class S3Source:
 
     @property
     def folder(self) -> str:
-        """A prefix may have any character, so the name ends in its hash."""
+        # A prefix may have any character, so the name ends in its hash.
         where = f"{self.bucket}/{self.prefix}"
         return f"s3--{self.bucket}--{hashlib.sha256(where.encode()).hexdigest()[:12]}"
 

@@ -41,7 +41,7 @@ TOP_K = 8
 Numbers = tuple[float, ...]
 """Numbers of one sample: its score and those of its steps, or log-probabilities."""
 Ask = Callable[[Sequence[list[int]]], Awaitable[Sequence[Numbers]]]
-"""Has the engine answer samples in one request; raises CannotAskError."""
+"""Returns the engine's answers to samples of one request; raises CannotAskError."""
 
 
 class CannotAskError(Exception):

@@ -100,7 +100,6 @@ class EngineSleep:
         return {"state": "Asleep" if self.is_asleep else "Awake", "in_flight": self._in_flight()}
 
     async def refuse(self, send: Send) -> None:
-        """Answer a request that came while the engine sleeps."""
         await send_json(send, 503, _error("asleep", ASLEEP))
 
     async def answer(self, scope: Scope, send: Send) -> None:
