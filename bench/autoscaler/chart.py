@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from autoscaler.peers import PEERS
-from rewardpool_simulator.compare import Comparison, PolicyOutcome
+from rewardpool_simulator.compare import PolicyComparison, PolicyOutcome
 
 COLUMNS: Final = 3
 OURS: Final = "#0b6e4f"
@@ -24,7 +24,7 @@ NEAR_ZERO_SECONDS: Final = 10.0
 """Below this the axis of seconds is linear, so that no stall at all has a place on it."""
 
 
-def draw(comparisons: Sequence[Comparison], path: Path) -> None:
+def draw(comparisons: Sequence[PolicyComparison], path: Path) -> None:
     """Write the picture.
 
     Args:
@@ -46,7 +46,7 @@ def draw(comparisons: Sequence[Comparison], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _scale(axes: Axes, comparison: Comparison) -> None:
+def _scale(axes: Axes, comparison: PolicyComparison) -> None:
     outcomes = list(_points(comparison).values())
     axes.set_yscale("symlog", linthresh=NEAR_ZERO_SECONDS, linscale=0.5)
     axes.set_title(comparison.trace, loc="left")
@@ -57,11 +57,11 @@ def _scale(axes: Axes, comparison: Comparison) -> None:
     axes.grid(alpha=0.25)
 
 
-def _points(comparison: Comparison) -> Mapping[str, PolicyOutcome]:
+def _points(comparison: PolicyComparison) -> Mapping[str, PolicyOutcome]:
     return {**comparison.outcomes, comparison.always_on.run.policy: comparison.always_on}
 
 
-def _draw_points(axes: Axes, comparison: Comparison) -> None:
+def _draw_points(axes: Axes, comparison: PolicyComparison) -> None:
     labels = _Labels(axes)
     for name, outcome in sorted(_points(comparison).items(), key=lambda point: point[1].run.gpu_seconds):
         colour = FIXED if outcome is comparison.always_on else OTHERS if name in PEERS else OURS

@@ -16,13 +16,13 @@ from autoscaler.simulated import first_of_each
 from cluster.progress import timed_lines
 from rewardpool_cli.commands.simulate import table
 from rewardpool_simulator import builtin
-from rewardpool_simulator.compare import Comparison, compare
+from rewardpool_simulator.compare import PolicyComparison, compare
 from rewardpool_simulator.trace import TraceError
 
 CHART_ENDINGS: Final = (".png", ".svg", ".pdf")
 
 
-def comparison(name: str, policies: Sequence[str], *, seed: int) -> Comparison:
+def comparison(name: str, policies: Sequence[str], *, seed: int) -> PolicyComparison:
     """Run each policy on one trace.
 
     Raises:

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from rewardpool.sandbox import Call, Verdict, run
 from rewardpool.sandbox.parent import zygotes
-from rewardpool.sandbox.process import Allowance, Process
+from rewardpool.sandbox.process import ForkedProcess, ProcessLimits
 from sandbox_cost.functions import compare
 from sandbox_cost.snippets import EXPECTED, HOSTILE, RIGHT, SLOW_EXPECTED, SLOW_RIGHT
 
@@ -30,7 +30,7 @@ RESULT: Final = Path(__file__).parents[2] / ".rewardpool" / "bench" / "sandbox.j
 CORES: Final = os.cpu_count() or 1
 BURST: Final = 300
 LIMIT_SECONDS: Final = 0.2
-ALLOWANCE: Final = Allowance(cpu_seconds=2, idle_seconds=2, memory_bytes=256 << 20, output_bytes=64 << 10)
+ALLOWANCE: Final = ProcessLimits(cpu_seconds=2, idle_seconds=2, memory_bytes=256 << 20, output_bytes=64 << 10)
 
 
 def milliseconds(times: Sequence[float]) -> dict[str, float]:
@@ -52,7 +52,7 @@ def timed(work: Callable[[], Any]) -> float:
 def start() -> float:
     """Return the seconds until a process is guarded and ready."""
     began = time.perf_counter()
-    process = Process(zygotes.get(()), ALLOWANCE)
+    process = ForkedProcess(zygotes.get(()), ALLOWANCE)
     seconds = time.perf_counter() - began
     process.close()
     return seconds

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from rich.progress import track
 
-from rewardpool_runtime.functions.limits import Limits
-from rewardpool_runtime.functions.outcome import FunctionArguments, Scored
+from rewardpool_runtime.functions.limits import CallLimits
+from rewardpool_runtime.functions.outcome import FunctionArguments, FunctionScore
 from rewardpool_runtime.functions.parent import environment
-from rewardpool_runtime.functions.runner import ProcessRunner, Runner
-from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.functions.runner import CallRunner, ProcessRunner
+from rewardpool_runtime.functions.source import FunctionSource
 from rewardpool_runtime.functions.threads import ThreadRunner
 
 CALLERS: Final = 2 * (os.cpu_count() or 1)
@@ -34,20 +34,20 @@ def long(data_source: str, solution_str: str, ground_truth: str, extra_info: dic
     return short(data_source, solution_str, ground_truth)
 
 
-def _in_processes(limits: Limits) -> Callable[[Callable[..., float]], Runner]:
+def _in_processes(limits: CallLimits) -> Callable[[Callable[..., float]], CallRunner]:
     return lambda function: ProcessRunner(
-        Source.from_function(function), limits=limits, env=environment((), os.environ)
+        FunctionSource.from_function(function), limits=limits, env=environment((), os.environ)
     )
 
 
-WAYS: Final[Mapping[str, Callable[[Callable[..., float]], Runner]]] = {
-    "process_a_call": _in_processes(Limits()),
-    "kept_process": _in_processes(Limits(calls_per_process=0)),
-    "thread": lambda function: ThreadRunner(function, limits=Limits()),
+WAYS: Final[Mapping[str, Callable[[Callable[..., float]], CallRunner]]] = {
+    "process_a_call": _in_processes(CallLimits()),
+    "kept_process": _in_processes(CallLimits(calls_per_process=0)),
+    "thread": lambda function: ThreadRunner(function, limits=CallLimits()),
 }
 
 
-async def _called(runner: Runner, calls: int) -> tuple[float, list[float]]:
+async def _called(runner: CallRunner, calls: int) -> tuple[float, list[float]]:
     """Return the samples a second of so many calls, `CALLERS` at once, and their seconds."""
     left, seconds = iter(range(calls)), []
 
@@ -56,7 +56,7 @@ async def _called(runner: Runner, calls: int) -> tuple[float, list[float]]:
             began = time.perf_counter()
             outcome = await runner.run(SAMPLE)
             seconds.append(time.perf_counter() - began)
-            if not isinstance(outcome, Scored) or outcome.value != 1.0:
+            if not isinstance(outcome, FunctionScore) or outcome.value != 1.0:
                 raise RuntimeError(f"a right answer has {outcome}")
 
     began = time.perf_counter()

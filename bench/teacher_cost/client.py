@@ -15,7 +15,7 @@ import orjson
 from aiohttp import web
 
 from rewardpool import Pool, RewardConfig
-from rewardpool_api.teacher_wire import FLOAT32, INT32, LOGPROBS_PATH, Question
+from rewardpool_api.teacher_wire import FLOAT32, INT32, LOGPROBS_PATH, SequenceQuestion
 from teacher_cost.wires import flat_lists, ours
 
 CODES = {"token_ids": INT32, "logprobs": FLOAT32, "top_ids": INT32, "top_logprobs": FLOAT32}
@@ -67,7 +67,7 @@ async def bare(session: aiohttp.ClientSession, url: str, request: dict[str, Any]
     return found
 
 
-async def measure(asked: Question, *, rounds: int, requests: int, at_once: int) -> dict[str, Any]:
+async def measure(asked: SequenceQuestion, *, rounds: int, requests: int, at_once: int) -> dict[str, Any]:
     """Requests a second of both ways, turn by turn."""
     rates: dict[str, list[float]] = {"client": [], "bare": []}
     async with served(ours(flat_lists(asked), asked)) as url:

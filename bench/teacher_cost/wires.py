@@ -19,14 +19,14 @@ import orjson
 from rewardpool import Logprobs
 from rewardpool._client.answer import read_logprobs
 from rewardpool_api.contract import Echo
-from rewardpool_api.teacher_wire import FLOAT32, INT32, Question, answer, check_values, question
+from rewardpool_api.teacher_wire import FLOAT32, INT32, SequenceQuestion, answer, check_values, question
 from rewardpool_worker.engine_side.middleware.teacher_engines import of_vllm
 
 VOCABULARY: Final = 152_000
 NESTED: Final = ("json", "orjson")
 
 
-def flat_lists(asked: Question) -> Any:
+def flat_lists(asked: SequenceQuestion) -> Any:
     """What vLLM's engine would give: of each position the token itself, and k tokens, the likeliest first."""
     chance = random.Random(3)
     k = asked.top_k
@@ -44,12 +44,12 @@ def _float32(value: float) -> float:
     return array(FLOAT32, [value])[0]
 
 
-def read_ours(body: bytes, asked: Question) -> Logprobs:
+def read_ours(body: bytes, asked: SequenceQuestion) -> Logprobs:
     """As the client does."""
     return read_logprobs(200, body, "s", echo=Echo(request_id="", is_required=False), asked=asked)
 
 
-def write_nested(flat: Any, asked: Question, dump: Callable[[Any], bytes]) -> bytes:
+def write_nested(flat: Any, asked: SequenceQuestion, dump: Callable[[Any], bytes]) -> bytes:
     """The same as objects, a position after the other."""
     width = asked.top_k + 1
     ranks = [width, *range(1, width)]
@@ -66,7 +66,7 @@ def write_nested(flat: Any, asked: Question, dump: Callable[[Any], bytes]) -> by
 
 
 def read_nested(
-    body: bytes, asked: Question, load: Callable[[bytes], Any]
+    body: bytes, asked: SequenceQuestion, load: Callable[[bytes], Any]
 ) -> tuple["array[float]", "array[int]", "array[float]"]:
     """Own log-probabilities, and ids and log-probabilities of the k most likely tokens, as arrays."""
     said = load(body)
@@ -79,7 +79,7 @@ def read_nested(
     return own, ids, logprobs
 
 
-def sizes(positions: tuple[int, ...], ks: tuple[int, ...]) -> Iterator[Question]:
+def sizes(positions: tuple[int, ...], ks: tuple[int, ...]) -> Iterator[SequenceQuestion]:
     """A question for each size."""
     chance = random.Random(5)
     for rows in positions:
@@ -88,14 +88,14 @@ def sizes(positions: tuple[int, ...], ks: tuple[int, ...]) -> Iterator[Question]
             yield question(token_ids, top_k=k)
 
 
-def ours(flat: Any, asked: Question) -> bytes:
+def ours(flat: Any, asked: SequenceQuestion) -> bytes:
     """A worker's answer, from the engine's lists to the body."""
     found = of_vllm(flat, asked)
     check_values(found, asked, vocabulary=VOCABULARY)
     return answer(found, asked, None, model="teacher", echo={"revision": "r"})
 
 
-def measure(asked: Question, *, rounds: int) -> dict[str, Any]:
+def measure(asked: SequenceQuestion, *, rounds: int) -> dict[str, Any]:
     """Both wires for one size: bytes, and the median seconds of either end, turn by turn."""
     flat = flat_lists(asked)
     dumps: dict[str, Callable[[Any], bytes]] = {"json": lambda said: json.dumps(said).encode(), "orjson": orjson.dumps}

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from rewardpool._files.agreement import Agreement, kendall_of
+from rewardpool._files.agreement import ScoreAgreement, kendall_of
 from rewardpool_cli.errors import RefusedError
 
 Groups = Sequence[Sequence[tuple[float, float]]]
@@ -24,7 +24,7 @@ def check(path: Path) -> None:
         raise RefusedError("--plot needs matplotlib: pip install matplotlib")
 
 
-def draw(groups: Groups, agreement: Agreement, path: Path) -> None:
+def draw(groups: Groups, agreement: ScoreAgreement, path: Path) -> None:
     """Write a PNG of the scores before and now of the records of each prompt; there is one record at least.
 
     Raises:

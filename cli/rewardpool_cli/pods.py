@@ -6,20 +6,20 @@ from rewardpool_api import names
 from rewardpool_api.times import from_rfc3339
 from rewardpool_cli.explain.evidence import Cause, Evidence, Object
 from rewardpool_cli.explain.pods import PodProblem, problem_of
-from rewardpool_cli.tables import Process
+from rewardpool_cli.tables import ProcessRow
 from rewardpool_operator.kubernetes.pods import is_deleting
 
 
-def processes_of_pods(evidence: Evidence) -> list[Process]:
+def processes_of_pods(evidence: Evidence) -> list[ProcessRow]:
     """The workers and routers of a pool in a cluster."""
     components = (names.COMPONENT_ROUTER, names.COMPONENT_WORKER)
     return [_process(evidence, pod, component) for component in components for pod in evidence.pods_of(component)]
 
 
-def _process(evidence: Evidence, pod: Object, component: str) -> Process:
+def _process(evidence: Evidence, pod: Object, component: str) -> ProcessRow:
     metadata = pod["metadata"]
     statuses = pod.get("status", {}).get("containerStatuses", [])
-    return Process(
+    return ProcessRow(
         name=metadata["name"],
         component=component,
         phase=phase_of(

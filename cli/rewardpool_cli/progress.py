@@ -30,7 +30,7 @@ LINE_SECONDS = 10.0
 
 
 @dataclass
-class Progress:
+class StartProgress:
     """State and output of one watcher of a starting pool."""
 
     up: Up
@@ -108,7 +108,7 @@ class Progress:
 
 async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> bool:
     """Show the way of a pool to its declared state; returns whether it gets there within so many seconds."""
-    progress = Progress(up, is_use_printed=serves_already, is_ready_printed=serves_already)
+    progress = StartProgress(up, is_use_printed=serves_already, is_ready_printed=serves_already)
     deadline = time.monotonic() + seconds
     with _live(progress) as show:
         while not is_settled(up) and not has_failed(up) and time.monotonic() < deadline:
@@ -142,7 +142,7 @@ def follow_change(
 
 
 @contextmanager
-def _live(progress: Progress) -> Iterator[Callable[[], None]]:
+def _live(progress: StartProgress) -> Iterator[Callable[[], None]]:
     if not err.is_terminal:
         yield lambda: progress.print_changes(progress.poll(time.monotonic()), time.monotonic())
         return

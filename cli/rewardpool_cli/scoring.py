@@ -16,7 +16,7 @@ from rewardpool import FileReport
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._files.progress import Lines, bar
 from rewardpool._files.score import identity_of, journal_of, score_file
-from rewardpool._files.source import Source, open_source
+from rewardpool._files.source import RowSource, open_source
 from rewardpool._rewards.blocking import BlockingReward
 from rewardpool._rewards.lazy import LazyReward
 from rewardpool.errors import ConfigError, PoolNotReadyError
@@ -99,7 +99,7 @@ def scored_file(spec: Mapping[str, Any], file: Path, out: Path, *, ignore: Colle
 
 def scored_source(
     spec: Mapping[str, Any],
-    source: Source,
+    source: RowSource,
     out: Path | None,
     *,
     each: Callable[[Mapping[str, Any]], None] = lambda record: None,

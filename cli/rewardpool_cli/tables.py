@@ -20,7 +20,7 @@ GOOD_WHEN_FALSE = frozenset({"Progressing", "Degraded"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Process:
+class ProcessRow:
     """A worker or router, wherever it runs."""
 
     name: str
@@ -33,10 +33,10 @@ class Process:
     age_seconds: int | None = None
 
 
-def processes_of(pool: RewardPool) -> list[Process]:
+def processes_of(pool: RewardPool) -> list[ProcessRow]:
     """The workers of a pool on this machine."""
     return [
-        Process(
+        ProcessRow(
             name=worker.name,
             component=names.COMPONENT_WORKER,
             phase=worker.phase,
@@ -50,7 +50,7 @@ def processes_of(pool: RewardPool) -> list[Process]:
 
 
 def pool_screen(
-    pool: RewardPool, processes: Sequence[Process], *, where: str, now: datetime | None = None
+    pool: RewardPool, processes: Sequence[ProcessRow], *, where: str, now: datetime | None = None
 ) -> RenderableType:
     """One pool: some lines, its workers and routers, what jobs announce and cost, its conditions."""
     status = pool.status
@@ -101,7 +101,7 @@ def first_score_line(first: FirstScoreStatus) -> str:
     return f"first score {first.seconds:.1f} s{waits}" + (f": {parts}" if parts else "")
 
 
-def _process_table(processes: Sequence[Process]) -> Table:
+def _process_table(processes: Sequence[ProcessRow]) -> Table:
     table = _table("name", "part", "phase")
     for title in ("restarts", "in flight", "age"):
         table.add_column(title, justify="right")

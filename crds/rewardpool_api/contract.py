@@ -141,7 +141,7 @@ class Echo(NamedTuple):
         return request_header(self.request_id, self.revision)
 
 
-class Worker(NamedTuple):
+class AnsweringWorker(NamedTuple):
     """The worker that answered; None is what it does not say."""
 
     name: str | None = None
@@ -160,7 +160,7 @@ class Signature(NamedTuple):
     """As it was sent."""
 
     @property
-    def worker(self) -> Worker:
+    def worker(self) -> AnsweringWorker:
         """Who answered. It is for people, so what cannot be read is left out; read when it is asked for."""
         return _worker(self.said_of_worker)
 
@@ -289,12 +289,12 @@ def signature_in(answer: dict[str, Any], echo: Echo) -> Signature:
     return signature
 
 
-def _worker(said: object) -> Worker:
+def _worker(said: object) -> AnsweringWorker:
     if not isinstance(said, dict):
-        return Worker()
+        return AnsweringWorker()
     name, seconds, ready = said.get("name"), _finite(said.get("seconds")), _finite(said.get("ready_seconds"))
     is_name = isinstance(name, str) and 0 < len(name) <= MOST_WORKER_NAME and name.isprintable()
-    return Worker(
+    return AnsweringWorker(
         name if is_name else None,
         None if seconds is None else max(0.0, seconds),
         None if ready is None else max(0.0, ready),

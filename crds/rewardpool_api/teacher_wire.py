@@ -75,7 +75,7 @@ class BadAnswerError(ValueError):
 
 
 @dataclass(frozen=True)
-class Question:
+class SequenceQuestion:
     """Question about one sequence.
 
     Attributes:
@@ -143,7 +143,7 @@ class Values:
 
 def question(
     token_ids: Any, *, start: int = 1, top_k: int = 0, ids: Any = None, model: str = ANY_MODEL, path: str = ""
-) -> Question:
+) -> SequenceQuestion:
     """Make a question of what a caller has: sequences, or arrays and tensors of whole numbers.
 
     Args:
@@ -161,7 +161,7 @@ def question(
     _whole(start, f"{path}start")
     _whole(top_k, f"{path}top_k")
     if ids is None:
-        return Question(tokens, start, top_k, model=model)
+        return SequenceQuestion(tokens, start, top_k, model=model)
     rows = _listed(ids)
     if not isinstance(rows, Sequence) or not all(isinstance(_listed(row), Sequence) for row in rows):
         raise BadRequestError(f"{path}ids must be a list of token ids for each row, not {ids!r:.60}")
@@ -181,7 +181,7 @@ def question(
     flat = array(INT32)
     for row in lists:
         flat.extend(row)
-    return Question(tokens, start, top_k, flat, width, model)
+    return SequenceQuestion(tokens, start, top_k, flat, width, model)
 
 
 def _listed(values: Any) -> Any:
@@ -212,7 +212,11 @@ def _whole(value: object, name: str) -> int:
 
 
 def check_question(
-    asked: Question, *, vocabulary: int | None = None, most_tokens: int | None = None, most_top_k: int = MOST_TOP_K
+    asked: SequenceQuestion,
+    *,
+    vocabulary: int | None = None,
+    most_tokens: int | None = None,
+    most_top_k: int = MOST_TOP_K,
 ) -> None:
     """Refuse what no teacher of this size answers.
 
@@ -265,7 +269,7 @@ def check_question(
 _OWN = {"model", "start", "top_k", "ids", "ids_per_row"}
 
 
-def parse_request(body: bytes) -> "tuple[Question, SglangWords | None]":
+def parse_request(body: bytes) -> "tuple[SequenceQuestion, SglangWords | None]":
     """Read a request, as a worker gets it; routers add fields with their defaults.
 
     Returns:
@@ -299,7 +303,7 @@ def parse_request(body: bytes) -> "tuple[Question, SglangWords | None]":
             raise BadRequestError(f"ids is {error}") from None
     if len(ids) != 0 and width < 1:
         raise BadRequestError(f"ids_per_row is {width}, and must be at least 1 where there are ids")
-    asked = Question(
+    asked = SequenceQuestion(
         _token_ids(request.get("input_ids"), "input_ids"),
         _whole(own.get("start", 1), "start"),
         _whole(own.get("top_k", 0), "top_k"),
@@ -405,7 +409,7 @@ _SGLANG_FIELDS = frozenset(
 )
 
 
-def parse_sglang(request: Mapping[str, Any]) -> tuple[Question, SglangWords]:
+def parse_sglang(request: Mapping[str, Any]) -> tuple[SequenceQuestion, SglangWords]:
     """Read a request for log-probabilities in SGLang's words.
 
     `token_ids_logprob_positions` is a list of token ids for each position, which only a patched SGLang knows.
@@ -475,7 +479,7 @@ def _sglang_ids(request: Mapping[str, Any], *, rows: int) -> tuple[list[Any], tu
     return (filled if width else []), tuple(map(len, lists))
 
 
-def sglang_answer(found: Values, asked: Question, words: SglangWords, *, echo: Mapping[str, Any]) -> bytes:
+def sglang_answer(found: Values, asked: SequenceQuestion, words: SglangWords, *, echo: Mapping[str, Any]) -> bytes:
     """An answer in SGLang's words.
 
     It is made in pieces: one call of `json` for a long answer would let nothing else run for a second.
@@ -523,14 +527,16 @@ def _pieces(items: Iterable[Any]) -> Iterable[str]:
 # The answer.
 
 
-def answer(found: Values, asked: Question, words: SglangWords | None, *, model: str, echo: Mapping[str, Any]) -> bytes:
+def answer(
+    found: Values, asked: SequenceQuestion, words: SglangWords | None, *, model: str, echo: Mapping[str, Any]
+) -> bytes:
     """The body of an answer, in the words of the request; `echo` says whose answer it is."""
     if words is not None:
         return sglang_answer(found, asked, words, echo={"model": model, **echo})
     return json.dumps({**to_wire(found, asked, model=model), **echo}).encode()
 
 
-def to_wire(found: Values, asked: Question, *, model: str) -> dict[str, Any]:
+def to_wire(found: Values, asked: SequenceQuestion, *, model: str) -> dict[str, Any]:
     """The answer's JSON."""
     said: dict[str, Any] = {
         "model": model,
@@ -548,7 +554,7 @@ def to_wire(found: Values, asked: Question, *, model: str) -> dict[str, Any]:
     return said
 
 
-def parse_values(answer: Mapping[str, Any], asked: Question) -> Values:
+def parse_values(answer: Mapping[str, Any], asked: SequenceQuestion) -> Values:
     """Read an answer that is no error; each row is there, and belongs to the token that was sent.
 
     Raises:
@@ -580,7 +586,7 @@ def parse_values(answer: Mapping[str, Any], asked: Question) -> Values:
     return found
 
 
-def check_values(found: Values, asked: Question, *, vocabulary: int) -> None:
+def check_values(found: Values, asked: SequenceQuestion, *, vocabulary: int) -> None:
     """Refuse numbers that are no log-probabilities of this question, before they leave the worker.
 
     Raises:
@@ -627,7 +633,7 @@ def check_values(found: Values, asked: Question, *, vocabulary: int) -> None:
         raise BadAnswerError(f"the probabilities of a row's {k} most likely tokens sum to {largest:.4f}")
 
 
-def _check_own(found: Values, asked: Question) -> None:
+def _check_own(found: Values, asked: SequenceQuestion) -> None:
     sent = asked.token_ids[asked.start :]
     if found.token_ids != sent:
         place = next(at for at in range(asked.rows) if found.token_ids[at] != sent[at])

@@ -36,7 +36,7 @@ from rewardpool_local.machine import (
     with_code,
 )
 from rewardpool_local.process import importing_safely, kill_all
-from rewardpool_local.supervisor import Settings, Supervisor, kill_leftovers
+from rewardpool_local.supervisor import Supervisor, SupervisorSettings, kill_leftovers
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ async def supervise_async(
 ) -> bool:
     """As `supervise`, beside other tasks of the same loop."""
     python = server_python(os.environ)
-    settings = Settings(python=python, port=port, give_up_seconds=give_up_seconds, asked_at=asked_at)
+    settings = SupervisorSettings(python=python, port=port, give_up_seconds=give_up_seconds, asked_at=asked_at)
     with folder.supervised():
         wanted = folder.read_wanted()
         if wanted is None:

@@ -23,7 +23,7 @@ from rewardpool_operator.routers.metrics import counts
 from rewardpool_page.access import TokenFile, Viewer
 from rewardpool_page.log_text import shown
 from rewardpool_page.server import page_app
-from rewardpool_page.source import MAX_LOG_BYTES, Counts, NotShownError, Seen, Worker
+from rewardpool_page.source import MAX_LOG_BYTES, Counts, NotShownError, PageWorker, Seen
 from rewardpool_runtime.bounded import read_text
 from rewardpool_runtime.http_server import Runner
 from rewardpool_runtime.listeners import HOST, check_listener
@@ -35,7 +35,7 @@ METRICS_TIMEOUT: Final = aiohttp.ClientTimeout(total=1.0)
 SHUTDOWN_SECONDS: Final = 2.0
 
 
-class LocalSource:
+class MachineSource:
     """The pools of this machine."""
 
     where = "on this machine"
@@ -85,7 +85,7 @@ class LocalSource:
 
     async def _seen(self, folder: PoolFolder, pool: RewardPool, *, counted: bool) -> Seen:
         workers = [
-            Worker(
+            PageWorker(
                 name=worker.name,
                 phase=worker.phase,
                 place="" if worker.pid is None else f"pid {worker.pid}",
@@ -125,7 +125,7 @@ async def serve(environ: Mapping[str, str], *, port: int, ready: Callable[[str],
     """
     folder, address, stopped = PageFolder(environ), f"http://{HOST}:{port}", asyncio.Event()
     with folder.serving(address):
-        async with LocalSource.open(environ) as source:
+        async with MachineSource.open(environ) as source:
             app = page_app(source, TokenFile(folder.token_file))
             runner = Runner(app, shutdown_timeout=SHUTDOWN_SECONDS)
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -50,7 +50,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class SupervisorSettings:
     """Settings of a supervisor."""
 
     python: str
@@ -132,7 +132,9 @@ class StoppedEarlyError(Exception):
 class Supervisor:
     """One pool's loop. The caller holds the folder's lock."""
 
-    def __init__(self, folder: PoolFolder, pool: RewardPool, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: PoolFolder, pool: RewardPool, settings: SupervisorSettings, environ: Mapping[str, str]
+    ) -> None:
         """Prepare; nothing is started yet.
 
         Args:

@@ -50,7 +50,7 @@ class Ports:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class FrontOptions:
     """Settings of the front: the options of `rewardpool operator front`."""
 
     socket: Path
@@ -136,7 +136,7 @@ async def _listen(application: web.Application, port: int, stack: AsyncExitStack
         raise SystemExit(f"port {port} cannot be listened at: {why}") from None
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: FrontOptions) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -148,7 +148,7 @@ async def _serve(settings: Settings) -> None:
         await stopped.wait()
 
 
-def run(settings: Settings) -> None:
+def run(settings: FrontOptions) -> None:
     """`rewardpool operator front`; see `_serve`."""
     logs.set_up(settings.log_format, verbose=settings.verbose)
     asyncio.run(_serve(settings))

@@ -115,7 +115,7 @@ def frame_settings() -> kopf.OperatorSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class OperatorOptions:
     """Options of `rewardpool operator run`."""
 
     namespaces: Sequence[str] = ()
@@ -133,7 +133,7 @@ class Settings:
     verbose: bool = False
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: OperatorOptions) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
     Raises:
@@ -219,7 +219,7 @@ def answers_of(operator: Manager) -> Answers:
     return {HEALTH_PATH: health, POOLS_PATH: offer.pools, **metrics}
 
 
-def _serve_sockets(answers: Answers, settings: Settings, stack: AsyncExitStack) -> None:
+def _serve_sockets(answers: Answers, settings: OperatorOptions, stack: AsyncExitStack) -> None:
     """Answer at the sockets until the stack ends.
 
     Raises:
@@ -246,7 +246,7 @@ def _of_environment(read: Callable[[Mapping[str, str]], T]) -> T:
         raise SystemExit(f"the operator's environment is wrong: {error}") from None
 
 
-def run(settings: Settings) -> None:
+def run(settings: OperatorOptions) -> None:
     """`rewardpool operator run`, in a pod or outside the cluster; see `serve`."""
     logs.set_up(settings.log_format, verbose=settings.verbose)
     gc.set_threshold(*GC_THRESHOLDS)

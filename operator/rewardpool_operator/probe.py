@@ -28,7 +28,7 @@ from rewardpool_api.contract import (
 from rewardpool_api.model import ModelType
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import CertificateStatus
-from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadAnswerError, Question, Values, parse_values
+from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadAnswerError, SequenceQuestion, Values, parse_values
 from rewardpool_control.snapshot import Failure
 from rewardpool_runtime.bounded import AnswerTooLargeError, read_text
 from rewardpool_runtime.untrusted import count_of, printable, without_secrets
@@ -82,7 +82,7 @@ class NumbersVaryError(NoScoreError):
     """The worker's numbers depend on how they are asked for."""
 
 
-class UnreachableError(NoScoreError):
+class WorkerUnreachableError(NoScoreError):
     """Nothing listens at the worker's address."""
 
 
@@ -114,7 +114,7 @@ async def probe_score(
         said = printable(caller.said(str(error)), most=MAX_REASON)
         varies = isinstance(error, NumbersVaryError)
         failure = Failure(reason=ConditionReason.NUMBERS_VARY, message=said) if varies else None
-        return ProbeResult(ok=False, error=said, failure=failure, reached=not isinstance(error, UnreachableError))
+        return ProbeResult(ok=False, error=said, failure=failure, reached=not isinstance(error, WorkerUnreachableError))
 
 
 async def score_text(
@@ -153,7 +153,7 @@ async def logprobs_of(
     session: aiohttp.ClientSession,
     worker_url: str,
     key: str | None,
-    asked: Question,
+    asked: SequenceQuestion,
     *,
     timeout: aiohttp.ClientTimeout = SCORE_TIMEOUT,
 ) -> Values | CallerError:
@@ -281,7 +281,7 @@ class _Caller:
         except AnswerTooLargeError as error:
             raise NoScoreError(f"{method} {path}: {error}") from None
         except aiohttp.ClientConnectorError as error:
-            raise UnreachableError(f"{method} {path}: {type(error).__name__}: {error}") from None
+            raise WorkerUnreachableError(f"{method} {path}: {type(error).__name__}: {error}") from None
         except aiohttp.ClientError as error:
             raise NoScoreError(f"{method} {path}: {type(error).__name__}: {error}") from None
 

@@ -1,7 +1,7 @@
 """Access to the page: a token is exchanged once for the secret of a session, so it is in no address and no log.
 
-The token's judge differs (`Access`): on one machine a file that only its user reads, in a cluster the API server. The
-sessions are the same: random, in memory, bounded, and ended after a day. Whoever fails too often has to wait.
+The token's judge differs (`PageAccess`): on one machine a file that only its user reads, in a cluster the API server.
+The sessions are the same: random, in memory, bounded, and ended after a day. Whoever fails too often has to wait.
 """
 
 import hmac
@@ -40,7 +40,7 @@ class Viewer(Protocol):
         """Return whether the workers of those pools may be shown, one by one."""
 
 
-class Access(Protocol):
+class PageAccess(Protocol):
     """Judges tokens."""
 
     hosts: frozenset[str] | None

@@ -32,7 +32,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sample:
+class HistoryPoint:
     """A pool at one moment."""
 
     at: float
@@ -46,13 +46,13 @@ class Sample:
     p95_seconds: float | None
 
 
-def mean_of(samples: Sequence[Sample]) -> Sample:
+def mean_of(samples: Sequence[HistoryPoint]) -> HistoryPoint:
     """Return one for all of them: the latest sizes, the mean load and rate, and the slowest 95 of 100."""
     rated = [(one.per_second, one.mean_seconds) for one in samples if one.per_second and one.mean_seconds is not None]
     # The mean latency is that of all requests, so busier samples count for more.
     answered = sum(rate for rate, _ in rated)
     in_flight, waiting = _mean([one.in_flight for one in samples]), _mean([one.waiting for one in samples])
-    return Sample(
+    return HistoryPoint(
         at=samples[-1].at,
         desired=samples[-1].desired,
         ready=samples[-1].ready,
@@ -77,7 +77,7 @@ class Means:
     def __init__(self) -> None:
         self._all = bytearray()
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: HistoryPoint) -> None:
         """Keep it, and forget the oldest of too many."""
         values = (
             sample.desired,
@@ -91,14 +91,14 @@ class Means:
         self._all += self._PACKED.pack(sample.at, *(math.nan if value is None else value for value in values))
         del self._all[: -MAX_MEANS * self._PACKED.size]
 
-    def since(self, begin: float) -> tuple[Sample, ...]:
+    def since(self, begin: float) -> tuple[HistoryPoint, ...]:
         """Return those from this Unix time on, oldest first."""
         return tuple(self._sample(*values) for values in self._PACKED.iter_unpack(self._all) if values[0] >= begin)
 
     @staticmethod
-    def _sample(at: float, desired: float, ready: float, *others: float) -> Sample:
+    def _sample(at: float, desired: float, ready: float, *others: float) -> HistoryPoint:
         in_flight, waiting, rate, mean, p95 = (None if math.isnan(value) else value for value in others)
-        return Sample(
+        return HistoryPoint(
             at=at,
             desired=int(desired),
             ready=int(ready),
@@ -115,7 +115,7 @@ class Remembered:
     """Part of one pool's history that a view shows."""
 
     traffic: Traffic | None = None
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[HistoryPoint, ...] = ()
     means: Means = field(default_factory=Means)
     scores: ScoreHistory = field(default_factory=ScoreHistory)
 
@@ -149,7 +149,7 @@ def quantile(share: float, within: dict[float, int]) -> float | None:
 
 class _PoolHistory:
     def __init__(self) -> None:
-        self.samples: deque[Sample] = deque(maxlen=MAX_SAMPLES)
+        self.samples: deque[HistoryPoint] = deque(maxlen=MAX_SAMPLES)
         self.traffic: Traffic | None = None
         self.means = Means()
         self.scores = ScoreHistory()
@@ -167,7 +167,7 @@ class _PoolHistory:
         if not self.samples or now - self.samples[-1].at >= SAMPLE_SECONDS:
             status, traffic = seen.pool.status, self.traffic if counted else None
             self.samples.append(
-                Sample(
+                HistoryPoint(
                     at=now,
                     desired=status.scaling.desired if status.scaling else status.replicas,
                     ready=status.ready_replicas,

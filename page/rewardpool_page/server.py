@@ -27,10 +27,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from rewardpool_page import manifest_text
-from rewardpool_page.access import Access, Failures, Sessions, Viewer
+from rewardpool_page.access import Failures, PageAccess, Sessions, Viewer
 from rewardpool_page.history import History
-from rewardpool_page.snapshots import PERIODS, SNAPSHOT_SECONDS, Period, PoolSnapshot, Snapshot, Snapshots
-from rewardpool_page.source import NotShownError, Source
+from rewardpool_page.snapshots import PERIODS, SNAPSHOT_SECONDS, PageSnapshot, Period, PoolSnapshot, Snapshots
+from rewardpool_page.source import NotShownError, PoolsSource
 from rewardpool_runtime.http_server import LOOPBACK, host_name, is_of_another_page, read_body
 
 log = logging.getLogger(__name__)
@@ -62,13 +62,13 @@ _HEADERS: Final = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def page_app(source: Source, access: Access, *, history: History | None = None) -> web.Application:
+def page_app(source: PoolsSource, access: PageAccess, *, history: History | None = None) -> web.Application:
     """The server of one source; it looks at nothing before it is started."""
     return _Server(access, source, Snapshots(source, history=history)).app()
 
 
 class _Server:
-    def __init__(self, access: Access, source: Source, snapshots: Snapshots) -> None:
+    def __init__(self, access: PageAccess, source: PoolsSource, snapshots: Snapshots) -> None:
         self._source = source
         self._access = access
         self._sessions = Sessions()
@@ -228,7 +228,9 @@ class _Server:
             raise web.HTTPNotFound(text=f"{error}\n") from None
         return web.Response(text=text)
 
-    async def _shown_to(self, viewer: Viewer, snapshot: Snapshot, chosen: str | None, period: Period) -> dict[str, Any]:
+    async def _shown_to(
+        self, viewer: Viewer, snapshot: PageSnapshot, chosen: str | None, period: Period
+    ) -> dict[str, Any]:
         seen = await _seen_by(viewer, snapshot)
         pool = snapshot.pools.get(chosen or "")
         pool = pool if pool is not None and pool.namespace in seen else None
@@ -271,7 +273,7 @@ class _Server:
         await asyncio.gather(*self._streams, return_exceptions=True)
 
 
-async def _seen_by(viewer: Viewer, snapshot: Snapshot) -> frozenset[str]:
+async def _seen_by(viewer: Viewer, snapshot: PageSnapshot) -> frozenset[str]:
     namespaces = sorted({pool.namespace for pool in snapshot.pools.values()})
     allowed = await asyncio.gather(*(viewer.may_see(namespace) for namespace in namespaces))
     return frozenset(namespace for namespace, may_see in zip(namespaces, allowed, strict=True) if may_see)

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 from rewardpool_api.contract import FAULTS
 from rewardpool_page.history import SAMPLE_SECONDS, History, Remembered
-from rewardpool_page.score_history import Scored
-from rewardpool_page.source import Seen, Source
+from rewardpool_page.score_history import ScoreBucket
+from rewardpool_page.source import PoolsSource, Seen
 from rewardpool_page.view import Summary, desired_steps, detail_of, summary_of
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class PoolSnapshot:
         }
 
 
-def _scores_of(parts: Sequence[Scored]) -> dict[str, Any]:
+def _scores_of(parts: Sequence[ScoreBucket]) -> dict[str, Any]:
     failures = {fault: [part.failures[number] for part in parts] for number, fault in enumerate(FAULTS)}
     return {
         "times": [round(part.at, 1) for part in parts],
@@ -84,7 +84,7 @@ def _short(value: float | None) -> float | None:
     return short if short is None or math.isfinite(short) else None
 
 
-class Snapshot:
+class PageSnapshot:
     """All pools at one look."""
 
     def __init__(self, at: float, pools: dict[str, PoolSnapshot]) -> None:
@@ -109,7 +109,7 @@ class Snapshots:
 
     def __init__(
         self,
-        source: Source,
+        source: PoolsSource,
         *,
         history: History | None = None,
         clock: Callable[[], float] = monotonic,
@@ -126,12 +126,12 @@ class Snapshots:
         self._wall_clock = wall_clock
         self._history = history or History()
         self._lock = asyncio.Lock()
-        self._latest: Snapshot | None = None
+        self._latest: PageSnapshot | None = None
         self._looked_at = 0.0
         self._asked_at = float("-inf")
         self._counted_at = float("-inf")
 
-    async def latest(self) -> Snapshot:
+    async def latest(self) -> PageSnapshot:
         """The newest one, for somebody who watches; a look is taken where that is older than a second.
 
         Raises:
@@ -140,7 +140,7 @@ class Snapshots:
         self._asked_at = self._clock()
         return await self._newest()
 
-    async def _newest(self) -> Snapshot:
+    async def _newest(self) -> PageSnapshot:
         async with self._lock:
             if self._latest is None or self._clock() - self._looked_at >= SNAPSHOT_SECONDS:
                 began = self._clock()
@@ -151,7 +151,7 @@ class Snapshots:
                 self._counted_at = began if counted else self._counted_at
                 self._history.record(pools, now=now, counted=counted)
                 by_key = {seen.pool.key: PoolSnapshot(seen, self._history.get(seen.pool.key), now) for seen in pools}
-                self._latest = Snapshot(now, by_key)
+                self._latest = PageSnapshot(now, by_key)
             return self._latest
 
     async def remember(self) -> None:

@@ -11,7 +11,7 @@ MAX_LOG_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Worker:
+class PageWorker:
     """A replica, wherever it runs."""
 
     name: str
@@ -42,7 +42,7 @@ class Seen:
     """One pool at one look."""
 
     pool: RewardPool
-    workers: Sequence[Worker]
+    workers: Sequence[PageWorker]
     counts: Counts | None = None
     """None where the routers do not say."""
     logs: Sequence[str] = ()
@@ -52,7 +52,7 @@ class NotShownError(Exception):
     """There is no such log or manifest, or the viewer may not read it."""
 
 
-class Source(Protocol):
+class PoolsSource(Protocol):
     """A machine or a cluster."""
 
     where: str

@@ -12,8 +12,8 @@ from rewardpool_api import Condition, RewardPool, RewardPoolStatus
 from rewardpool_api.costs import Share
 from rewardpool_api.reasons import NOTHING_WANTED
 from rewardpool_api.status import DemandStatus, ScalingDecision
-from rewardpool_page.history import Remembered, Sample, Traffic
-from rewardpool_page.source import Seen, Worker
+from rewardpool_page.history import HistoryPoint, Remembered, Traffic
+from rewardpool_page.source import PageWorker, Seen
 
 Tone = Literal["good", "busy", "bad", "idle"]
 """Good: as asked for. Busy: on its way. Bad: a person is needed. Idle: nothing is wanted."""
@@ -61,7 +61,7 @@ class Summary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replica(Worker):
+class ReplicaView(PageWorker):
     """A worker with the colour of its phase."""
 
     tone: Tone
@@ -116,7 +116,7 @@ class Fact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class PoolEvent:
     """Something that happened to the pool."""
 
     at: float
@@ -126,7 +126,7 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rollout:
+class RolloutView:
     """Revisions of the pool."""
 
     current: str
@@ -137,7 +137,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Download:
+class DownloadView:
     """Progress of the model."""
 
     phase: str
@@ -160,17 +160,17 @@ class Detail:
     headline: str
     """Why nothing is served, or what a person is needed for; empty for a pool in good order, or on its way to it."""
     sizing: Sizing | None
-    workers: tuple[Replica, ...]
+    workers: tuple[ReplicaView, ...]
     more_workers: int
     jobs: tuple[Job, ...]
     costs: tuple[Share, ...]
     costs_since: float | None
     """Unix time in seconds; None for a pool without GPUs."""
     costs_until: float | None
-    rollout: Rollout | None
-    download: Download | None
+    rollout: RolloutView | None
+    download: DownloadView | None
     conditions: tuple[Fact, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[PoolEvent, ...]
     """Newest first."""
     logs: tuple[str, ...]
 
@@ -214,7 +214,7 @@ def detail_of(seen: Seen, remembered: Remembered) -> Detail:
         sleep=status.sleep.state if status.sleep else None,
         headline=texts.first(_headline(status)),
         sizing=_sizing(pool, texts),
-        workers=tuple(Replica(**vars(worker), tone=_phase_tone(worker)) for worker in shown[:MAX_WORKERS]),
+        workers=tuple(ReplicaView(**vars(worker), tone=_phase_tone(worker)) for worker in shown[:MAX_WORKERS]),
         more_workers=max(0, len(shown) - MAX_WORKERS),
         jobs=tuple(_job(demand) for demand in status.demands),
         costs=tuple(status.costs.shares()) if status.costs else (),
@@ -253,7 +253,7 @@ def desired_of(status: RewardPoolStatus) -> int:
     return status.scaling.desired if status.scaling else status.replicas
 
 
-def desired_steps(history: Sequence[ScalingDecision], samples: Sequence[Sample]) -> list[tuple[float, int]]:
+def desired_steps(history: Sequence[ScalingDecision], samples: Sequence[HistoryPoint]) -> list[tuple[float, int]]:
     """The desired size over time: as the status remembers it before the first sample, then as it was sampled."""
     first = samples[0].at if samples else float("inf")
     decided = [(one.time.timestamp(), one.replicas) for one in history]
@@ -320,12 +320,12 @@ def _job(demand: DemandStatus) -> Job:
     )
 
 
-def _rollout(status: RewardPoolStatus, texts: _Texts) -> Rollout | None:
+def _rollout(status: RewardPoolStatus, texts: _Texts) -> RolloutView | None:
     rollout = status.rollout
     if rollout is None:
         return None
     failed = rollout.failed
-    return Rollout(
+    return RolloutView(
         current=status.current_revision,
         stable=rollout.stable_revision,
         failed=failed.reason if failed else None,
@@ -334,11 +334,11 @@ def _rollout(status: RewardPoolStatus, texts: _Texts) -> Rollout | None:
     )
 
 
-def _download(status: RewardPoolStatus) -> Download | None:
+def _download(status: RewardPoolStatus) -> DownloadView | None:
     found = status.model.download if status.model else None
     if found is None:
         return None
-    return Download(
+    return DownloadView(
         phase=found.phase, done_bytes=found.downloaded_bytes, total_bytes=found.total_bytes, note=found.note or ""
     )
 
@@ -368,17 +368,17 @@ def _tone(condition: Condition) -> Tone:
     )
 
 
-def _changes(status: RewardPoolStatus) -> Iterator[Change]:
+def _changes(status: RewardPoolStatus) -> Iterator[PoolEvent]:
     """Dated parts of a status: new sizes, conditions that turned, and a revision that failed; by their reasons."""
     scaling = status.scaling
     before: int | None = None
     for decision in scaling.history if scaling else ():
         what = f"{decision.replicas} replicas" if before is None else f"{before} → {decision.replicas} replicas"
         tone: Tone = "good" if before is None or decision.replicas > before else "idle"
-        yield Change(at=decision.time.timestamp(), what=what, why=_cut(decision.reason), tone=tone)
+        yield PoolEvent(at=decision.time.timestamp(), what=what, why=_cut(decision.reason), tone=tone)
         before = decision.replicas
     for condition in status.conditions:
-        yield Change(
+        yield PoolEvent(
             at=condition.last_transition_time.timestamp(),
             what=f"{condition.type} is {condition.status}",
             why=condition.reason,
@@ -387,10 +387,10 @@ def _changes(status: RewardPoolStatus) -> Iterator[Change]:
     failed = status.rollout.failed if status.rollout else None
     if failed is not None:
         what = f"revision {failed.revision} failed"
-        yield Change(at=failed.time.timestamp(), what=what, why=failed.reason, tone="bad")
+        yield PoolEvent(at=failed.time.timestamp(), what=what, why=failed.reason, tone="bad")
 
 
-def _phase_tone(worker: Worker) -> Tone:
+def _phase_tone(worker: PageWorker) -> Tone:
     return _PHASES.get(worker.phase, "bad")
 
 

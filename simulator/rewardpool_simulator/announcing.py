@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rewardpool._demand.cadence import Cadence, Plan
+from rewardpool._demand.cadence import Cadence, GivenCadence
 from rewardpool_api.demand import LEASE_SECONDS
 from rewardpool_control.autoscaler.signals import Announcement
 from rewardpool_simulator.events import Events
@@ -33,7 +33,7 @@ class SimulatedAnnouncer:
         """None where the job does not know it."""
         self._job = job
         self._events = events
-        self._cadence = Cadence(job.name, Plan(samples=job.samples if knows_samples else None, steps=job.steps))
+        self._cadence = Cadence(job.name, GivenCadence(samples=job.samples if knows_samples else None, steps=job.steps))
         self._started: float | None = None
         self._changed = 0.0
         self._stopped: float | None = None

@@ -38,7 +38,7 @@ class PolicyOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class PolicyComparison:
     """All policies on one trace."""
 
     trace: str
@@ -61,7 +61,7 @@ def compare(
     name: str,
     seed: int = 0,
     on_progress: OnProgress | None = None,
-) -> Comparison:
+) -> PolicyComparison:
     """Run each policy on a trace.
 
     Args:
@@ -84,10 +84,12 @@ class _Comparer:
         self._fixed: dict[int, PolicyRun] = {}
         self._least_wait = self._always_on(full).wait_seconds
 
-    def compare(self, factories: Mapping[str, PolicyFactory], name: str) -> Comparison:
+    def compare(self, factories: Mapping[str, PolicyFactory], name: str) -> PolicyComparison:
         outcomes = {policy: self._outcome(self._run(policy, make)) for policy, make in factories.items()}
         first = next(iter(outcomes.values()))
-        return Comparison(trace=name, outcomes=outcomes, always_on=self._outcome(self._smallest(first.stall_seconds)))
+        return PolicyComparison(
+            trace=name, outcomes=outcomes, always_on=self._outcome(self._smallest(first.stall_seconds))
+        )
 
     def _smallest(self, stall_seconds: float) -> PolicyRun:
         # Bisection: a larger fleet stalls no longer.

@@ -21,7 +21,7 @@ from rewardpool_simulator.fleet import Request, SimulatedFleet, SimulatedReplica
 from rewardpool_simulator.policy import Policy
 from rewardpool_simulator.pool_policy import Observation
 from rewardpool_simulator.trace import Arrivals, Duration, Trace
-from rewardpool_simulator.trainers import InstantScorer, Scorer, SimulatedTrainer
+from rewardpool_simulator.trainers import FleetScorer, InstantScorer, SimulatedTrainer
 
 # A run is aborted after so many times the length of its trace, and not before `MIN_LIMIT_SECONDS`: under some policies
 # the jobs never end.
@@ -63,7 +63,7 @@ class OpenLoad:
         self,
         arrivals: Sequence[Arrivals],
         service_seconds: Duration,
-        scorer: Scorer,
+        scorer: FleetScorer,
         events: Events,
         *,
         seed: str,
@@ -136,7 +136,7 @@ class Simulator:
             pass
         return {trainer.job.name: trainer.ended or 0.0 for trainer in trainers}
 
-    def _trainers(self, scorer: Scorer, events: Events) -> list[SimulatedTrainer[SimulatedAnnouncer]]:
+    def _trainers(self, scorer: FleetScorer, events: Events) -> list[SimulatedTrainer[SimulatedAnnouncer]]:
         jobs = zip(self._trace.jobs, self._draws, strict=True)
         return [SimulatedTrainer(job, draws, scorer, events, SimulatedAnnouncer(job, events)) for job, draws in jobs]
 
@@ -148,7 +148,7 @@ class _Simulation:
         self,
         trace: Trace,
         make: PolicyFactory,
-        trainers: Callable[[Scorer, Events], list[SimulatedTrainer[SimulatedAnnouncer]]],
+        trainers: Callable[[FleetScorer, Events], list[SimulatedTrainer[SimulatedAnnouncer]]],
         expected: Mapping[str, float],
         *,
         seed: int,

@@ -30,7 +30,7 @@ from rewardpool_simulator.policy import Policy
 from rewardpool_simulator.pool_policy import PERIOD_SECONDS, PoolPolicy
 from rewardpool_simulator.run import MAX_LENGTH_FACTOR, MIN_LIMIT_SECONDS
 from rewardpool_simulator.trace import FleetSpec, JobSpec, Length, parse_document
-from rewardpool_simulator.trainers import InstantScorer, Scorer, SimulatedTrainer
+from rewardpool_simulator.trainers import FleetScorer, InstantScorer, SimulatedTrainer
 
 NAME: Final = "budget"
 Weight = Annotated[float, Field(gt=0, le=1_000_000)]
@@ -363,7 +363,7 @@ class _SharedSimulation:
 
     def _ends_with_instant_answers(self) -> Mapping[str, float]:
         events = Events()
-        scorer: Scorer = InstantScorer(events)
+        scorer: FleetScorer = InstantScorer(events)
         trainers = [
             SimulatedTrainer(job, self._draws(job), scorer, events, SimulatedAnnouncer(job, events))
             for job in self._trace.jobs

@@ -22,14 +22,14 @@ from rewardpool_simulator.fleet import Request
 from rewardpool_simulator.trace import JobSpec
 
 
-class Scorer(Protocol):
+class FleetScorer(Protocol):
     """A fleet that answers requests."""
 
     def submit(self, request: Request) -> None:
         """Accept a request, and call its `on_response` once."""
 
 
-class Announcer(Protocol):
+class JobAnnouncer(Protocol):
     """Interface that a job calls, as in `SimulatedAnnouncer`."""
 
     def start(self) -> None:
@@ -65,13 +65,13 @@ class InstantScorer:
         self._events.call_later(0.0, request.on_response)
 
 
-A = TypeVar("A", bound=Announcer)
+A = TypeVar("A", bound=JobAnnouncer)
 
 
 class SimulatedTrainer(Generic[A]):
     """One training job."""
 
-    def __init__(self, job: JobSpec, draws: JobDraws, scorer: Scorer, events: Events, announcer: A) -> None:
+    def __init__(self, job: JobSpec, draws: JobDraws, scorer: FleetScorer, events: Events, announcer: A) -> None:
         self.job = job
         self.ended: float | None = None
         """When it ended or was killed, in seconds since the trace began; None before that."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tiny_teacher import VOCABULARY, computed
 
-from rewardpool_api.teacher_wire import BadRequestError, Question, SglangWords, answer, parse_request, question
+from rewardpool_api.teacher_wire import BadRequestError, SequenceQuestion, SglangWords, answer, parse_request, question
 
 TOKENS = [3, 1, 4, 1, 5, 9]
 EXPECTED = computed(question(TOKENS)).logprobs.tolist()
@@ -22,7 +22,7 @@ def asking(**fields: Any) -> dict[str, Any]:
     return {**request, **fields}
 
 
-def parsed(request: Mapping[str, Any]) -> tuple[Question, SglangWords]:
+def parsed(request: Mapping[str, Any]) -> tuple[SequenceQuestion, SglangWords]:
     asked, words = parse_request(json.dumps(request).encode())
     assert words is not None
     return asked, words

@@ -19,7 +19,7 @@ from rewardpool_api.teacher_wire import (
     NO_PROBABILITY,
     BadAnswerError,
     BadRequestError,
-    Question,
+    SequenceQuestion,
     TooLongError,
     Values,
     check_question,
@@ -37,7 +37,7 @@ from rewardpool_api.teacher_wire import (
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> Question:
+def questions(draw: st.DrawFn) -> SequenceQuestion:
     tokens = draw(st.lists(st.integers(0, VOCABULARY - 1), min_size=2, max_size=12))
     start = draw(st.integers(1, len(tokens) - 1))
     width = draw(st.integers(0, 3))
@@ -49,19 +49,21 @@ def questions(draw: st.DrawFn) -> Question:
 
 
 @given(questions())
-def test_a_question_arrives_as_it_was_sent(asked: Question) -> None:
+def test_a_question_arrives_as_it_was_sent(asked: SequenceQuestion) -> None:
     assert parse_request(json.dumps(asked.to_wire()).encode()) == (asked, None)
 
 
 @given(questions())
-def test_an_answer_arrives_bit_for_bit_and_what_a_model_computes_passes_every_check(asked: Question) -> None:
+def test_an_answer_arrives_bit_for_bit_and_what_a_model_computes_passes_every_check(asked: SequenceQuestion) -> None:
     found = computed(asked)
     check_values(found, asked, vocabulary=VOCABULARY)
     assert parse_values(json.loads(json.dumps(to_wire(found, asked, model="teacher"))), asked) == found
 
 
 @given(questions(), st.data())
-def test_an_answer_with_a_position_more_or_fewer_or_shifted_is_never_read(asked: Question, data: st.DataObject) -> None:
+def test_an_answer_with_a_position_more_or_fewer_or_shifted_is_never_read(
+    asked: SequenceQuestion, data: st.DataObject
+) -> None:
     found = computed(asked)
     name = data.draw(st.sampled_from([one for one in vars(found) if getattr(found, one)]))
     values = getattr(found, name)
@@ -74,7 +76,7 @@ def test_an_answer_with_a_position_more_or_fewer_or_shifted_is_never_read(asked:
 
 
 @given(questions())
-def test_the_body_of_an_answer_is_no_larger_than_the_client_allows_for(asked: Question) -> None:
+def test_the_body_of_an_answer_is_no_larger_than_the_client_allows_for(asked: SequenceQuestion) -> None:
     assert len(json.dumps(to_wire(computed(asked), asked, model="m" * 253))) <= asked.most_answer_bytes
 
 
@@ -199,13 +201,13 @@ def test_arrays_and_tensors_are_token_ids_too() -> None:
         (question([1, VOCABULARY]), r"input_ids\[1\] is 50, and the model has the tokens 0 to 49"),
         (question([1, 2], ids=[[1, 50]]), r"ids\[1\] is 50, and the model has the tokens 0 to 49"),
         (
-            Question(array(INT32, [1, 2]), ids=array(INT32, [1, 2]), ids_per_row=1),
+            SequenceQuestion(array(INT32, [1, 2]), ids=array(INT32, [1, 2]), ids_per_row=1),
             "ids has 2 token ids, not 1 for each",
         ),
-        (Question(array(INT32, [1, -2])), r"input_ids\[1\] is -2"),
+        (SequenceQuestion(array(INT32, [1, -2])), r"input_ids\[1\] is -2"),
     ],
 )
-def test_what_no_teacher_of_this_size_answers_is_refused_by_name(asked: Question, said: str) -> None:
+def test_what_no_teacher_of_this_size_answers_is_refused_by_name(asked: SequenceQuestion, said: str) -> None:
     with pytest.raises(BadRequestError, match=said):
         check_question(asked, vocabulary=VOCABULARY, most_tokens=20, most_top_k=8)
 

@@ -29,21 +29,21 @@ from rewardpool_cli.commands.verify import certificate_screen
 from rewardpool_cli.verification import Tolerance
 from rewardpool_cli.verification.determinism import (
     Answer,
+    Arrangement,
     Certificate,
-    Condition,
     Measured,
     Samples,
-    Step,
+    SendStep,
     certify,
     own_samples,
     plan,
     samples_of,
 )
-from rewardpool_cli.verification.replicas import Asked, Replica, measure, replicas_of
+from rewardpool_cli.verification.replicas import CheckedReplica, WorkerQuestions, measure, replicas_of
 from rewardpool_local.folder import PoolFolder
 
 EXACT = Tolerance(max_abs_diff=0.0)
-CACHED, BATCHED, REORDERED, CHUNKED, REPLICAS = (each for each in Condition if each is not Condition.ALONE)
+CACHED, BATCHED, REORDERED, CHUNKED, REPLICAS = (each for each in Arrangement if each is not Arrangement.ALONE)
 BY_ITSELF = {CACHED, BATCHED, REORDERED, CHUNKED}
 
 
@@ -74,26 +74,26 @@ def test_samples_of_a_group_begin_alike_and_another_seed_makes_others() -> None:
 @pytest.mark.parametrize("together", [True, False])
 def test_every_sample_is_sent_alone_and_in_each_condition(together: bool) -> None:
     samples = own_samples(7, most_tokens=1024, chunks=True)
-    sent: dict[Condition, set[int]] = {}
+    sent: dict[Arrangement, set[int]] = {}
     for step in plan(samples, together=together, seed=1):
         positions = [at for request in step.requests for at in request]
         sent.setdefault(step.condition, set()).update(positions)
         assert together or {*map(len, step.requests)} == {1}
     short = {*range(samples.long.start)}
     assert sent == {
-        Condition.ALONE: {*range(len(samples.items))},
+        Arrangement.ALONE: {*range(len(samples.items))},
         **dict.fromkeys((CACHED, BATCHED, REORDERED), short),
         CHUNKED: {*samples.long},
     }
 
 
 def test_half_of_the_samples_are_in_a_batch_before_they_are_alone() -> None:
-    first: dict[int, Condition] = {}
+    first: dict[int, Arrangement] = {}
     samples = own_samples(7, most_tokens=1024, chunks=False)
     for step in plan(samples, together=True, seed=1):
         for at in (at for request in step.requests for at in request):
             first.setdefault(at, step.condition)
-    assert sorted(first.values()) == [Condition.ALONE] * 16 + [BATCHED] * 16
+    assert sorted(first.values()) == [Arrangement.ALONE] * 16 + [BATCHED] * 16
 
 
 def test_an_engine_without_chunks_is_sent_no_long_samples() -> None:
@@ -105,8 +105,8 @@ def test_an_engine_without_chunks_is_sent_no_long_samples() -> None:
 
 TEXTS = samples_of(["a", "b", "c"])
 STEPS = tuple(
-    Step(condition=condition, requests=((0, 1, 2),), at_once=True)
-    for condition in (Condition.ALONE, CACHED, BATCHED, REORDERED, CHUNKED)
+    SendStep(condition=condition, requests=((0, 1, 2),), at_once=True)
+    for condition in (Arrangement.ALONE, CACHED, BATCHED, REORDERED, CHUNKED)
 )
 RIGHT = ((1.0,), (1.5,), (2.0,))
 
@@ -121,7 +121,7 @@ def certificate(*replicas: Measured, pool: RewardPoolSpec | None = None, toleran
     return certify(TEXTS, STEPS, replicas, tolerance, pool or spec(dtype="float32"))
 
 
-def broken(found: Certificate) -> set[Condition]:
+def broken(found: Certificate) -> set[Arrangement]:
     return {finding.condition for finding in found.findings if not finding.holds}
 
 
@@ -134,7 +134,7 @@ def test_the_same_numbers_everywhere_hold() -> None:
 @pytest.mark.parametrize("condition", ["cached", "batched", "reordered", "chunked"])
 def test_another_number_in_one_condition_is_found_there_alone(condition: str) -> None:
     found = certificate(measured(**{condition: ((1.0,), (1.75,), (2.0,))}))
-    assert broken(found) == {Condition(condition)}
+    assert broken(found) == {Arrangement(condition)}
     (finding,) = [each for each in found.findings if not each.holds]
     assert (finding.max_abs_diff, [pair.sample for pair in finding.off]) == (0.25, [1])
 
@@ -229,10 +229,10 @@ async def measured_on(
     """The certificate of a pool whose replicas behave so."""
     async with AsyncExitStack() as stack:
         workers = [await stack.enter_async_context(FakeWorker(afterwards=behaviour)) for behaviour in behaviours]
-        replicas = [Replica(name=f"worker-{n}", url=worker.url) for n, worker in enumerate(workers, start=1)]
+        replicas = [CheckedReplica(name=f"worker-{n}", url=worker.url) for n, worker in enumerate(workers, start=1)]
         is_teacher = kind == "Teacher"
         steps = plan(samples, together=not is_teacher, seed=7)
-        asked = Asked(fields={"model": "rm"}, key=None, top_k=2 if is_teacher else None, **limits)
+        asked = WorkerQuestions(fields={"model": "rm"}, key=None, top_k=2 if is_teacher else None, **limits)
         done: list[int] = []
         answers = await measure(replicas, samples, steps, asked, on_progress=done.append)
         assert done == [*range(1, len(replicas) * sum(len(step.requests) for step in steps) + 1)]
@@ -256,7 +256,7 @@ async def test_two_replicas_of_a_right_engine_hold(kind: str) -> None:
         ("chunked", {CHUNKED}),
     ],
 )
-async def test_an_engine_that_is_wrong_in_one_condition_is_caught(wrong: str, expected: set[Condition]) -> None:
+async def test_an_engine_that_is_wrong_in_one_condition_is_caught(wrong: str, expected: set[Arrangement]) -> None:
     found = await measured_on(numbers_of(wrong))
     assert broken(found) == expected
     assert max(finding.max_abs_diff or 0 for finding in found.findings) == pytest.approx(SHIFT)
@@ -265,7 +265,7 @@ async def test_an_engine_that_is_wrong_in_one_condition_is_caught(wrong: str, ex
 @pytest.mark.parametrize(
     ("wrong", "expected"), [("cached", {CACHED, BATCHED, REORDERED, CHUNKED}), ("chunked", {CHUNKED})]
 )
-async def test_a_teacher_that_is_wrong_in_one_condition_is_caught(wrong: str, expected: set[Condition]) -> None:
+async def test_a_teacher_that_is_wrong_in_one_condition_is_caught(wrong: str, expected: set[Arrangement]) -> None:
     assert broken(await measured_on(numbers_of(wrong), kind="Teacher")) == expected
 
 
@@ -313,8 +313,8 @@ async def test_a_sample_that_the_model_refuses_does_not_silence_its_replica() ->
     refused = refuses(CallerError(code="invalid_sample", message="no such token"))
     async with FakeWorker(refused, afterwards=numbers_of()) as worker:
         steps = plan(TEXTS, together=True, seed=7)
-        asked = Asked(fields={"model": "rm"}, key=None, top_k=None)
-        replica = Replica(name="worker-1", url=worker.url)
+        asked = WorkerQuestions(fields={"model": "rm"}, key=None, top_k=None)
+        replica = CheckedReplica(name="worker-1", url=worker.url)
         (answers,) = await measure([replica], TEXTS, steps, asked, on_progress=[].append)
     alone = [answer for found in answers.answers for answer in found.values()]
     assert [answer for answer in alone if isinstance(answer, str)] == ["invalid_sample: no such token"]
@@ -327,8 +327,8 @@ async def test_the_words_of_a_replica_are_fit_for_a_terminal_and_without_the_key
     error = {"code": "odd", "message": f"\x1b[31m{KEY}" + "a" * 5000}
     async with FakeWorker(afterwards=says(json.dumps({"error": error}))) as worker:
         steps = plan(TEXTS, together=True, seed=7)
-        asked = Asked(fields={"model": "rm"}, key=KEY, top_k=None)
-        replica = Replica(name="worker-1", url=worker.url)
+        asked = WorkerQuestions(fields={"model": "rm"}, key=KEY, top_k=None)
+        replica = CheckedReplica(name="worker-1", url=worker.url)
         (answers,) = await measure([replica], TEXTS, steps, asked, on_progress=[].append)
     said = str(answers.answers[0][0])
     assert said.isprintable()
@@ -355,7 +355,10 @@ async def test_in_a_cluster_the_ready_pods_of_the_present_revision_are_asked() -
     source = Cluster(a_pod("w1", ip="10.0.0.8"), unready, old, leaving, a_pod("w0", ip="10.0.0.7"))
     endpoint = Endpoint(url="http://router", pool="rl/rm", served_name="rm", origin="here", source=source)
     found = await replicas_of(endpoint, pool)
-    assert found == [Replica(name="w0", url="http://10.0.0.7:8000"), Replica(name="w1", url="http://10.0.0.8:8000")]
+    assert found == [
+        CheckedReplica(name="w0", url="http://10.0.0.7:8000"),
+        CheckedReplica(name="w1", url="http://10.0.0.8:8000"),
+    ]
 
 
 # The command.

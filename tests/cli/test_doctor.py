@@ -18,7 +18,7 @@ from rewardpool_api import names
 from rewardpool_api.schema import custom_resource_definition
 from rewardpool_cli import app
 from rewardpool_cli.doctor import cluster, machine
-from rewardpool_cli.doctor.cluster import Seen, Unknown, fields_of
+from rewardpool_cli.doctor.cluster import ClusterAnswers, Unknown, fields_of
 from rewardpool_cli.doctor.finding import Finding, broken
 from rewardpool_cli.doctor.runner import Check, examine
 from rewardpool_local.gpus import Gpu
@@ -41,9 +41,9 @@ def finding(**given: Any) -> Finding:
     return Finding(**{"place": "machine", "name": "it", "state": "ok", "found": "", "remedy": "do this", **given})
 
 
-def seen(**given: Any) -> Seen:
+def seen(**given: Any) -> ClusterAnswers:
     said = {"version": "v1.34.4", "served": [names.VERSION], "fields": FIELDS, "operators": OPERATORS}
-    return Seen(**{**said, "rights": RIGHTS, **given})
+    return ClusterAnswers(**{**said, "rights": RIGHTS, **given})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from support.decide_builders import a_pool
 
 from rewardpool_api import RewardPoolStatus
-from rewardpool_cli.progress import Progress
+from rewardpool_cli.progress import StartProgress
 
 URL = "http://127.0.0.1:40000"
 
@@ -23,7 +23,7 @@ def starting(*, ready: int):
 def said(capsys: pytest.CaptureFixture[str], *seen: int, **known: bool) -> list[str]:
     """The lines, without how to use the pool, of someone who looks when so many replicas serve."""
     looked = iter([starting(ready=ready) for ready in seen])
-    progress = Progress(SimpleNamespace(folder=None, wanted=starting(ready=0)), **known)  # type: ignore[arg-type]
+    progress = StartProgress(SimpleNamespace(folder=None, wanted=starting(ready=0)), **known)  # type: ignore[arg-type]
     progress.up.folder = SimpleNamespace(read_pool=lambda: next(looked))  # type: ignore[assignment]
     for now, _ in enumerate(seen):
         progress.poll(float(now))
@@ -46,7 +46,7 @@ def test_of_a_pool_that_served_already_neither_is_news(capsys):
 
 
 def test_why_a_worker_gives_no_score_is_said_once(capsys):
-    progress = Progress(SimpleNamespace(folder=None, wanted=starting(ready=0)))  # type: ignore[arg-type]
+    progress = StartProgress(SimpleNamespace(folder=None, wanted=starting(ready=0)))  # type: ignore[arg-type]
     pool = starting(ready=0)
     (serving,) = pool.status.conditions
     message = "1 of 1 replicas are starting; w gives no score: The model `sn` does not exist."

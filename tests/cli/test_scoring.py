@@ -8,13 +8,13 @@ from support.fake_worker import FakeWorker, says
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool import InvalidSampleError
-from rewardpool_cli.commands.score import Question, score_one
+from rewardpool_cli.commands.score import SampleToScore, score_one
 
 ANSWER = {"data": [{"index": 0, "embedding": [1.0], "info": {"acc": True}}]}
 
 
-def question(extra_info: str) -> Question:
-    return Question(text="4", ground_truth="4", data_source="", extra_info=extra_info)
+def question(extra_info: str) -> SampleToScore:
+    return SampleToScore(text="4", ground_truth="4", data_source="", extra_info=extra_info)
 
 
 async def test_a_function_gets_extra_info_and_what_it_returns_is_told(

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_cli.verification import Comparison, Tolerance, compare, served_dtype
+from rewardpool_cli.verification import ScoreComparison, Tolerance, compare, served_dtype
 
 EXACT = Tolerance(max_abs_diff=0.0)
 
 
-def compared(expected: list[float], outcomes: list[float | str], tolerance: Tolerance = EXACT) -> Comparison:
+def compared(expected: list[float], outcomes: list[float | str], tolerance: Tolerance = EXACT) -> ScoreComparison:
     return compare([(n + 1, f"text {n}", score) for n, score in enumerate(expected)], outcomes, tolerance)
 
 

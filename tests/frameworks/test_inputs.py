@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rewardpool
-from rewardpool_runtime.functions.outcome import Failed, Scored, read_result
+from rewardpool_runtime.functions.outcome import Failed, FunctionScore, read_result
 from rewardpool_runtime.json_values import NotJsonError, json_value
 
 
@@ -48,8 +48,8 @@ def test_other_values_are_refused_by_name(value: Any) -> None:
     ],
 )
 def test_a_scalar_of_torch_is_a_score(result: Any, score: float) -> None:
-    assert read_result(result) == Scored(score)
-    assert read_result({"score": result, "acc": result}) == Scored(score, {"acc": score})
+    assert read_result(result) == FunctionScore(score)
+    assert read_result({"score": result, "acc": result}) == FunctionScore(score, {"acc": score})
 
 
 @pytest.mark.parametrize("result", [torch.tensor([0.5]), torch.tensor(math.nan), torch.tensor(1j)])

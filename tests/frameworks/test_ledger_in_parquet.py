@@ -13,7 +13,7 @@ from rewardpool import Episode
 from rewardpool._files.ledger import LedgerRecords
 from rewardpool._rewards.ledger import parquet, writer
 from rewardpool._rewards.ledger.config import LedgerConfig
-from rewardpool._rewards.ledger.record import Scorer
+from rewardpool._rewards.ledger.record import LedgerScorer
 from rewardpool._rewards.ledger.writer import Ledger
 from rewardpool._rewards.reward_function import PartScore
 
@@ -26,7 +26,12 @@ def keep(folder: Path, *prompts: Any, **settings: Any) -> Ledger:
         for number, prompt in enumerate(prompts):
             episode = Episode(prompt=prompt, response="a", id=f"{number}", group=number, extra_info={"level": number})
             ledger.add(
-                Scorer(part="length", commits={}), episode, PartScore(1.0), seconds=0.1, revisions=(), workers=["w0"]
+                LedgerScorer(part="length", commits={}),
+                episode,
+                PartScore(1.0),
+                seconds=0.1,
+                revisions=(),
+                workers=["w0"],
             )
     return ledger
 
@@ -91,7 +96,7 @@ def test_a_record_that_fits_in_no_column_leaves_its_file_as_lines_and_the_ledger
     with Ledger(LedgerConfig(folder=tmp_path, text=True, format="parquet", file_mib=1)) as ledger:
         for version in ("one", 2):
             episode = Episode(prompt="?", response="a" * (1 << 20), version=version)  # type: ignore[arg-type]
-            ledger.add(Scorer(part="length", commits={}), episode, PartScore(1.0), seconds=0.1, revisions=())
+            ledger.add(LedgerScorer(part="length", commits={}), episode, PartScore(1.0), seconds=0.1, revisions=())
             ledger.flush()
     assert (ledger.report().records, ledger.report().stopped) == (2, None)
     assert sorted(file.suffix for file in tmp_path.iterdir()) == [".jsonl", ".parquet"]

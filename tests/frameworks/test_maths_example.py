@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rewardpool_runtime.functions.limits import Limits
-from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, Scored
+from rewardpool_runtime.functions.limits import CallLimits
+from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, FunctionScore
 from rewardpool_runtime.functions.runner import ProcessRunner
-from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.functions.source import FunctionSource
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "maths"
 PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "maths.md"
@@ -59,14 +59,16 @@ def test_a_right_answer_is_right_in_a_thread(checker: Checker) -> None:
 
 async def test_an_answer_without_end_is_the_policys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(EXAMPLE)
-    runner = ProcessRunner(Source.from_function("maths:compute_score"), limits=Limits(cpu_seconds=1), env={})
+    runner = ProcessRunner(
+        FunctionSource.from_function("maths:compute_score"), limits=CallLimits(cpu_seconds=1), env={}
+    )
     await runner.start()
     try:
         outcome = await runner.run(FunctionArguments(data_source="", solution_str="$9^{9^{9^9}}$", ground_truth="2"))
         assert isinstance(outcome, Failed)
         assert outcome.fault == "policy"
         right = FunctionArguments(data_source="", solution_str="$9^2$", ground_truth="81")
-        assert await runner.run(right) == Scored(1.0)
+        assert await runner.run(right) == FunctionScore(1.0)
     finally:
         await runner.close()
 

@@ -26,12 +26,12 @@ from rewardpool_api import names
 from rewardpool_api.documents import write_document
 from rewardpool_api.manifest import ManifestError, load_manifest
 from rewardpool_runtime.state_files import pool_dir
-from rewardpool_worker.engine_side.download.cache import ModelCache
+from rewardpool_worker.engine_side.download.cache import ModelFolder
 from rewardpool_worker.engine_side.download.errors import DownloadError
 from rewardpool_worker.engine_side.download.lock import DEAD_SECONDS, CacheLock
-from rewardpool_worker.engine_side.download.progress import Progress
+from rewardpool_worker.engine_side.download.progress import DownloadProgress
 from rewardpool_worker.engine_side.download.release import Release, RemoteFile
-from rewardpool_worker.engine_side.download.run import Download
+from rewardpool_worker.engine_side.download.run import DownloadRequest
 
 COMMIT: Final = "c" * 40
 NAMES: Final = {path: hashlib.sha256(held).hexdigest() for path, held in FILES.items()}
@@ -178,7 +178,7 @@ class Starts:
     def begin(self, *, pin: str | None) -> dict[str, bytes]:
         """What a new pod's engine would read; raises what the download does."""
         number = next(self._pods)
-        cache, waits = ModelCache(self.folder), itertools.count()
+        cache, waits = ModelFolder(self.folder), itertools.count()
         clock = itertools.count(step=int(DEAD_SECONDS) + 1)
 
         def wait(*_: object) -> None:
@@ -186,11 +186,11 @@ class Starts:
                 raise DownloadError("DownloadStalled", "nothing moved")
 
         pod = self._place / f"pod-{number}"
-        download = Download(
+        download = DownloadRequest(
             source=Shelf(),
             cache=cache,
             lock=CacheLock(cache.own, host=f"pod-{number}", process="1", clock=lambda: next(clock), sleep=wait),
-            progress=Progress(),
+            progress=DownloadProgress(),
             pinned=lambda: pin,
             link=pod / "current",
             wait=wait,

@@ -23,7 +23,7 @@ from rewardpool_operator.front import health_app, metrics_app
 from rewardpool_page.access import TokenFile
 from rewardpool_page.server import page_app
 from rewardpool_runtime import http_server
-from rewardpool_runtime.functions.outcome import Scored
+from rewardpool_runtime.functions.outcome import FunctionScore
 from rewardpool_runtime.http_server import Runner
 from rewardpool_worker.engine_side.middleware.routes import ENGINE_PATHS
 from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
@@ -164,8 +164,8 @@ class ObedientRunner:
     async def start(self) -> None:
         pass
 
-    async def run(self, *_: Any, **__: Any) -> Scored:
-        return Scored(value=1.0, info={})
+    async def run(self, *_: Any, **__: Any) -> FunctionScore:
+        return FunctionScore(value=1.0, info={})
 
 
 def function_server(folder: Any) -> web.Application:

@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer
 from support.local_pool import POOL, environ_of, write_local_pool
 
 from rewardpool_local.folder import AlreadyRunningError, folder_of
-from rewardpool_local.page import LocalSource
+from rewardpool_local.page import MachineSource
 from rewardpool_local.page_folder import PageFolder
 from rewardpool_page.access import Everything
 from rewardpool_page.source import MAX_LOG_BYTES, NotShownError, Seen
@@ -23,11 +23,11 @@ smg_router_request_duration_seconds_count{endpoint="other"} 4
 
 
 async def look(state: Path, session: aiohttp.ClientSession) -> list[Seen]:
-    return list(await LocalSource(environ_of(state), session).observe(counted=True))
+    return list(await MachineSource(environ_of(state), session).observe(counted=True))
 
 
 async def log_of(state: Path, name: str, session: aiohttp.ClientSession) -> str:
-    return await LocalSource(environ_of(state), session).log(POOL, name, Everything())
+    return await MachineSource(environ_of(state), session).log(POOL, name, Everything())
 
 
 def write_log(state: Path, text: str) -> None:
@@ -89,7 +89,7 @@ async def test_a_manifest_is_what_was_declared_last(tmp_path: Path, session: aio
     pool = folder.read_pool()
     assert pool is not None
     folder.write_wanted(pool.model_copy(update={"spec": pool.spec.model_copy(update={"replicas": 3})}))
-    manifest = await LocalSource(environ_of(tmp_path), session).manifest(POOL, Everything())
+    manifest = await MachineSource(environ_of(tmp_path), session).manifest(POOL, Everything())
     assert manifest["spec"]["replicas"] == 3
 
 

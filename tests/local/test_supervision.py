@@ -16,7 +16,7 @@ from support.local_machine import LocalMachine
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_local.folder import PoolFolder, StateUnreadableError, annotated
 from rewardpool_local.function_code import read_code
-from rewardpool_local.supervisor import Settings, Supervisor
+from rewardpool_local.supervisor import Supervisor, SupervisorSettings
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ class FailingSupervisor(Supervisor):
 def supervisor_of(folder: PoolFolder, **settings: Any) -> FailingSupervisor:
     wanted = folder.read_wanted()
     assert wanted is not None
-    return FailingSupervisor(folder, wanted, Settings(python="python3", **settings), {})
+    return FailingSupervisor(folder, wanted, SupervisorSettings(python="python3", **settings), {})
 
 
 def degraded(folder: PoolFolder) -> str:

@@ -11,8 +11,8 @@ from rewardpool_page.history import (
     MEAN_SECONDS,
     SAMPLE_SECONDS,
     History,
+    HistoryPoint,
     Means,
-    Sample,
     mean_of,
     quantile,
     traffic_between,
@@ -90,11 +90,11 @@ def test_a_pool_that_is_gone_is_forgotten() -> None:
     assert [sample.at for sample in history.get("rl/rm").samples] == [20.0]
 
 
-def sample(at: float, **others: float | None) -> Sample:
+def sample(at: float, **others: float | None) -> HistoryPoint:
     known: dict[str, float | None] = dict.fromkeys(
         ("in_flight", "waiting", "per_second", "mean_seconds", "p95_seconds")
     )
-    return Sample(at=at, **{"desired": 3, "ready": 2} | known | others)  # type: ignore[arg-type]
+    return HistoryPoint(at=at, **{"desired": 3, "ready": 2} | known | others)  # type: ignore[arg-type]
 
 
 def test_a_mean_has_the_latest_sizes_the_mean_load_and_the_latency_of_all_requests() -> None:

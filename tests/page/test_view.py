@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from support.scripted_pools import ScriptedSource, a_pool, condition, rfc3339
 
-from rewardpool_page.history import History, Remembered, Sample
-from rewardpool_page.source import Seen, Worker
+from rewardpool_page.history import History, HistoryPoint, Remembered
+from rewardpool_page.source import PageWorker, Seen
 from rewardpool_page.view import MAX_TEXT, MAX_WORKERS, Detail, desired_steps, detail_of, state_of
 
 NOW = 1_800_000_000.0
 
 
 def seen(*, workers: int = 0, **status: Any) -> Seen:
-    made = [Worker(name=f"worker-{number}", phase="Ready") for number in range(1, workers + 1)]
+    made = [PageWorker(name=f"worker-{number}", phase="Ready") for number in range(1, workers + 1)]
     return Seen(pool=a_pool("rl/rm", source="hf://org/model", status=status), workers=made)
 
 
@@ -47,7 +47,7 @@ def test_load_that_the_routers_do_not_say_is_none_and_not_zero() -> None:
 
 def test_workers_in_trouble_come_first_and_the_rest_by_their_numbers() -> None:
     phases = {"worker-10": "Ready", "worker-9": "Ready", "worker-2": "Waiting"}
-    workers = [Worker(name=name, phase=phase) for name, phase in phases.items()]
+    workers = [PageWorker(name=name, phase=phase) for name, phase in phases.items()]
     pool = a_pool("rl/rm", source="hf://org/model")
     shown = detail_of(Seen(pool=pool, workers=workers), Remembered()).workers
     assert [(worker.name, worker.tone) for worker in shown] == [
@@ -60,7 +60,7 @@ def test_workers_in_trouble_come_first_and_the_rest_by_their_numbers() -> None:
 @pytest.mark.parametrize("phase", ["Parked", "Asleep"])
 def test_a_worker_that_waits_to_be_wanted_is_no_trouble(phase: str) -> None:
     pool = a_pool("rl/rm", source="hf://org/model")
-    (shown,) = detail_of(Seen(pool=pool, workers=[Worker(name="worker-0", phase=phase)]), Remembered()).workers
+    (shown,) = detail_of(Seen(pool=pool, workers=[PageWorker(name="worker-0", phase=phase)]), Remembered()).workers
     assert shown.tone == "idle"
 
 
@@ -142,7 +142,7 @@ def test_the_desired_size_is_the_status_s_before_the_first_sample_and_sampled_fr
         },
     )
     samples = [
-        Sample(
+        HistoryPoint(
             at=NOW + at,
             desired=size,
             ready=1,

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from rewardpool_runtime.functions.limits import Limits
-from rewardpool_runtime.functions.outcome import FunctionArguments, Scored
+from rewardpool_runtime.functions.limits import CallLimits
+from rewardpool_runtime.functions.outcome import FunctionArguments, FunctionScore
 from rewardpool_runtime.functions.parent import environment
 from rewardpool_runtime.functions.runner import ProcessRunner
-from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.functions.source import FunctionSource
 from rewardpool_runtime.guard.function import Boundary
 
 FUNCTIONS = Path(__file__).parents[1] / "worker" / "functions"
@@ -43,15 +43,17 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 async def succeeded(attempts: Mapping[str, Any], key: Path, boundary: Boundary | None) -> list[str]:
     """Return which attempts succeed, each in a call of its own."""
-    limits = Limits(concurrency=2, cpu_seconds=60, idle_seconds=60)
+    limits = CallLimits(concurrency=2, cpu_seconds=60, idle_seconds=60)
     env = environment((), os.environ)
-    runner = ProcessRunner(Source.from_function("reaching:compute_score"), limits=limits, env=env, boundary=boundary)
+    runner = ProcessRunner(
+        FunctionSource.from_function("reaching:compute_score"), limits=limits, env=env, boundary=boundary
+    )
     try:
         await runner.start()
         found = []
         for what in attempts:
             sample = FunctionArguments(data_source="test", solution_str=what, ground_truth=str(key))
-            if isinstance(await runner.run(sample), Scored):
+            if isinstance(await runner.run(sample), FunctionScore):
                 found.append(what)
         return found
     finally:
@@ -82,12 +84,12 @@ async def test_code_beneath_the_hidden_folder_is_loaded_where_it_is_shown(
     monkeypatch.syspath_prepend(tmp_path / "code")
     boundary = Boundary(key_file=str(tmp_path / "key"), hidden=str(tmp_path), shown=sys.path)
     runner = ProcessRunner(
-        Source.from_function("hidden_rewards:compute_score"), limits=Limits(), env={}, boundary=boundary
+        FunctionSource.from_function("hidden_rewards:compute_score"), limits=CallLimits(), env={}, boundary=boundary
     )
     try:
         await runner.start()
         assert list(runner.reached) == []
-        assert isinstance(await runner.run(FunctionArguments(data_source="", solution_str="")), Scored)
+        assert isinstance(await runner.run(FunctionArguments(data_source="", solution_str="")), FunctionScore)
     finally:
         await runner.close()
 

@@ -16,13 +16,13 @@ from rewardpool_runtime.functions.load import FunctionLoadError, check_signature
 from rewardpool_runtime.functions.outcome import (
     Failed,
     FunctionArguments,
-    Scored,
+    FunctionScore,
     failed,
     from_wire,
     read_result,
     to_wire,
 )
-from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError
+from rewardpool_worker.engine_side.middleware.errors import InvalidRequestError
 from rewardpool_worker.function_sample import parse_sample
 
 
@@ -36,12 +36,12 @@ def _users_modules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("result", "value"), [(1, 1.0), (-0.5, -0.5), (Fraction(1, 4), 0.25), ({"score": 2}, 2.0)])
 def test_any_real_number_is_a_score(result: Any, value: float) -> None:
-    assert read_result(result) == Scored(value)
+    assert read_result(result) == FunctionScore(value)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53))
 def test_no_score_is_changed(value: float) -> None:
-    assert read_result(value) == Scored(float(value))
+    assert read_result(value) == FunctionScore(float(value))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_no_score_is_changed(value: float) -> None:
     ],
 )
 def test_a_truth_value_and_a_scalar_of_numpy_are_scores(result: Any, value: float) -> None:
-    assert read_result(result) == Scored(value)
+    assert read_result(result) == FunctionScore(value)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_anything_else_is_a_failure_that_shows_the_value(result: Any, said: str)
 
 def test_what_comes_beside_the_score_is_json() -> None:
     result = {"score": 1, "acc": numpy.bool_(True), "pred": numpy.array([1, 2]), "nan": float("nan")}
-    assert read_result(result) == Scored(1.0, {"acc": True, "pred": [1, 2], "nan": None})
+    assert read_result(result) == FunctionScore(1.0, {"acc": True, "pred": [1, 2], "nan": None})
 
 
 class Unreadable:
@@ -98,14 +98,14 @@ class Unreadable:
 )
 def test_what_json_cannot_hold_never_costs_the_score(pred: Any, why: str) -> None:
     outcome = read_result({"score": 1, "acc": 1, "pred": pred})
-    assert isinstance(outcome, Scored)
+    assert isinstance(outcome, FunctionScore)
     assert (outcome.value, outcome.info["acc"], "pred" in outcome.info) == (1.0, 1, False)
     assert why in outcome.info["left_out"]["pred"]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.dictionaries(st.text(), st.integers() | st.text()))
 def test_a_score_survives_its_trip_from_the_process(value: float, info: dict[str, Any]) -> None:
-    assert from_wire(json.loads(json.dumps(to_wire(Scored(value, info))))) == Scored(value, info)
+    assert from_wire(json.loads(json.dumps(to_wire(FunctionScore(value, info))))) == FunctionScore(value, info)
 
 
 class FaultyError(Exception):
@@ -166,7 +166,7 @@ def test_a_sample_has_verls_four_arguments() -> None:
     ],
 )
 def test_anything_else_is_an_invalid_sample(text: str) -> None:
-    with pytest.raises(InvalidSampleError, match="sample"):
+    with pytest.raises(InvalidRequestError, match="sample"):
         parse_sample(text)
 
 

@@ -34,7 +34,7 @@ from rewardpool_local import folder as folder_module
 from rewardpool_local import launching, process, router, supervised_process, supervisor
 from rewardpool_local.folder import PoolFolder, asked_for
 from rewardpool_local.process import ENV_PROCESS
-from rewardpool_local.supervisor import Settings, Supervisor
+from rewardpool_local.supervisor import Supervisor, SupervisorSettings
 from rewardpool_runtime.listeners import HOST
 
 EVENTFUL_SECONDS: Final = 300.0
@@ -155,7 +155,7 @@ class Machine(Scene):
         self.folder.create()
         self.ask_for(self.wanted)
         environ = {names.ENV_STATE_DIR: str(self.path.parents[1])}
-        self.supervisor = Supervised(self.folder, self.wanted, Settings(python="python3"), environ)
+        self.supervisor = Supervised(self.folder, self.wanted, SupervisorSettings(python="python3"), environ)
         task = asyncio.create_task(self.supervisor.run(), name="supervisor")
         task.add_done_callback(self._supervisor_ended)
         whole, broken = asyncio.create_task(self._live(task)), asyncio.create_task(self._is_broken.wait())

@@ -13,7 +13,7 @@ import torch
 from support import tiny_policy
 
 from rewardpool._score_waits import ScoreWaits
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.distillation import NoReward
 from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.teacher_rows import TeacherRows
@@ -38,7 +38,7 @@ class TinyTeacher:
     def record_waits(self, waits: ScoreWaits) -> None:
         """There is no pool."""
 
-    async def rows(self, prompt: Prompt, rollout: Rollout) -> TeacherRows | None:
+    async def rows(self, prompt: Prompt, rollout: Trajectory) -> TeacherRows | None:
         self.asked[rollout.member] += 1
         if rollout.member in self._silent_about:
             return None

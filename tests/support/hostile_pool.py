@@ -26,7 +26,7 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
-from rewardpool_operator.kubernetes.shared import Shared
+from rewardpool_operator.kubernetes.shared import SharedParts
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 
 MAX_NOTE_BYTES = 1024
@@ -126,7 +126,7 @@ class HostilePool:
 
     async def passes(self, count: int) -> None:
         """Passes of one operator; raises AssertionError when one of them failed by a defect."""
-        shared = Shared(
+        shared = SharedParts(
             kube=self.kube,  # type: ignore[arg-type]
             session=self.session,
             store=self.store,

@@ -24,7 +24,7 @@ from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.polls import probes, reading
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
-from rewardpool_operator.kubernetes.shared import Shared
+from rewardpool_operator.kubernetes.shared import SharedParts
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.probe import ProbeResult
 from rewardpool_operator.routers.admin import RouterAdmin
@@ -138,7 +138,7 @@ class Surroundings:
 
     def a_reconciler(self) -> PoolReconciler:
         poll_limit = asyncio.Semaphore(8)
-        shared = Shared(
+        shared = SharedParts(
             kube=self.kube,  # type: ignore[arg-type]
             session=None,  # type: ignore[arg-type]
             store=self.store,

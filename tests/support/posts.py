@@ -2,9 +2,9 @@
 
 import asyncio
 
-from rewardpool._client.exchange import Answer, Exchange
+from rewardpool._client.exchange import Exchange, HttpAnswer
 from rewardpool._client.http import HttpClient
-from rewardpool._client.target import Target
+from rewardpool._client.target import RequestTarget
 
 
 class AwaitedExchange(Exchange):
@@ -14,9 +14,9 @@ class AwaitedExchange(Exchange):
 
     def __init__(self) -> None:
         super().__init__()
-        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[HttpAnswer] = asyncio.get_running_loop().create_future()
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: HttpAnswer) -> None:
         if not self.future.done():
             self.future.set_result(answer)
 
@@ -25,7 +25,7 @@ class AwaitedExchange(Exchange):
             self.future.set_exception(error)
 
 
-async def post(client: HttpClient, to: Target, headers: bytes, body: bytes) -> Answer:
+async def post(client: HttpClient, to: RequestTarget, headers: bytes, body: bytes) -> HttpAnswer:
     """The answer to a request, which is given up when the caller is cancelled. Raises what the exchange fails with."""
     exchange = AwaitedExchange()
     client.send(exchange, to, headers, body)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from support.update_job import FORWARD, make_actor
 
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.learner import ActorLearner, Batch, EngineRollouts
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.pipeline.engine import Pipeline
@@ -21,11 +21,11 @@ from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, ScheduleName
 STEPS, GROUPS, MINIBATCH, SIZE = 3, 4, 2, 3
 
 
-def scripted_rollout(group: int, member: int) -> Rollout:
+def scripted_rollout(group: int, member: int) -> Trajectory:
     """Return the same response every time, whoever asks and whatever the weights."""
     rng = random.Random(f"{group}.{member}")
     tokens = [rng.randrange(10) for _ in range(rng.randint(2, 8))]
-    return Rollout(
+    return Trajectory(
         group=group,
         member=member,
         prompt_ids=[rng.randrange(10) for _ in range(1 + group % 3)],
@@ -42,7 +42,7 @@ class ScriptedEngine:
         self.version = 0
         self._ranks = ranks
 
-    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
+    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Trajectory]) -> None:
         for task in tasks:
             for member in range(task.size):
                 on_end(task, member, scripted_rollout(task.index * self._ranks.size + self._ranks.rank, member))
@@ -75,7 +75,7 @@ def scores_in_any_order(name: ScheduleName, ranks: Ranks) -> Any:
     """Return a score that depends on the rollout alone, and comes whenever the schedule and the rank want it."""
     rng = random.Random(f"{name}.{ranks.rank}")
 
-    async def score(task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
+    async def score(task: GroupTask[Prompt], member: int, rollout: Trajectory) -> float | None:
         for _ in range(rng.randrange(50)):
             await asyncio.sleep(0)
         return None if sum(rollout.response_ids) % 11 == 0 else float(sum(rollout.response_ids))
@@ -92,7 +92,7 @@ def train(name: ScheduleName, ranks: Ranks, thread: Executor) -> Noted:
     schedule = SCHEDULES[name]
     decoupled = bool(schedule.ahead) or schedule.disaggregated
     learner = NotingLearner(actor, engine, ranks=ranks, thread=thread, advantage_scale="group_std", decoupled=decoupled)
-    pipeline: Pipeline[Prompt, Rollout] = Pipeline(
+    pipeline: Pipeline[Prompt, Trajectory] = Pipeline(
         plan=Plan(
             steps=STEPS,
             groups_per_step=GROUPS // ranks.size,

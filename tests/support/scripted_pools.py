@@ -9,7 +9,7 @@ from typing import Any
 from rewardpool_api import RewardPool, dump_manifest
 from rewardpool_page.access import Viewer
 from rewardpool_page.history import MAX_SAMPLES, SAMPLE_SECONDS, History
-from rewardpool_page.source import Counts, NotShownError, Seen, Worker
+from rewardpool_page.source import Counts, NotShownError, PageWorker, Seen
 
 CYCLE_SECONDS = 600.0
 """From a burst of the job to the next."""
@@ -250,7 +250,7 @@ class ScriptedSource:
             "rollout": {"targetRevision": "7f3b91c2", "stableRevision": "7f3b91c2"},
         }
         workers = [
-            Worker(
+            PageWorker(
                 name=f"worker-{number}",
                 phase="Ready" if number <= ready else "Starting",
                 place=f"pid {30200 + 117 * number}",
@@ -296,7 +296,7 @@ class ScriptedSource:
         )
         answered = int(JUDGE_RATE * (now - 1e9))
         counts = Counts(answered=answered, seconds=9.7 * answered, within={})
-        workers = [Worker(name=f"worker-{n}", phase="Ready", in_flight=18 + n, revision="1c90ab44") for n in (1, 2)]
+        workers = [PageWorker(name=f"worker-{n}", phase="Ready", in_flight=18 + n, revision="1c90ab44") for n in (1, 2)]
         return Seen(pool=pool, workers=workers, counts=counts, logs=["worker-1", "worker-2", "router"])
 
     def _rules(self, now: float) -> Seen:
@@ -313,7 +313,9 @@ class ScriptedSource:
         counts = Counts(
             answered=answered, seconds=0.021 * answered, within={0.025: int(0.8 * answered), 0.05: answered}
         )
-        return Seen(pool=pool, workers=[Worker(name=f"worker-{n}", phase="Ready") for n in range(1, 5)], counts=counts)
+        return Seen(
+            pool=pool, workers=[PageWorker(name=f"worker-{n}", phase="Ready") for n in range(1, 5)], counts=counts
+        )
 
     def _safety(self, now: float) -> Seen:
         said = "no request for 10 minutes; the next one starts a replica"
@@ -352,7 +354,7 @@ class ScriptedSource:
             "scaling": {"desired": 1, "reason": "spec.replicas"},
         }
         pool = a_pool("rl/process", source="hf://Qwen/Qwen2.5-Math-PRM-72B", status=status, engine={"name": "vllm"})
-        return Seen(pool=pool, workers=[Worker(name="worker-1", phase="Waiting", restarts=3)], logs=["worker-1"])
+        return Seen(pool=pool, workers=[PageWorker(name="worker-1", phase="Waiting", restarts=3)], logs=["worker-1"])
 
 
 class ScriptedCluster(ScriptedSource):
@@ -381,7 +383,7 @@ def _in_cluster(seen: Seen) -> Seen:
     return replace(seen, pool=pool, workers=workers, logs=[*(worker.name for worker in workers), *routers])
 
 
-def _pod(pool: str, worker: Worker) -> Worker:
+def _pod(pool: str, worker: PageWorker) -> PageWorker:
     number = int(worker.name.rpartition("-")[2])
     name = f"{pool}-worker-{worker.revision or '5ac0'}-{POD_ENDINGS[number - 1]}"
     return replace(worker, name=name, place=f"gpu-{1 + number // 4}")

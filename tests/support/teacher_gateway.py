@@ -13,7 +13,7 @@ from support.tiny_teacher import teaches
 from rewardpool._gateway.opened import open_pool
 from rewardpool._gateway.server import GatewaySettings, gateway_app
 from rewardpool._policy.text import PolicyText
-from rewardpool._rewards import Announcement
+from rewardpool._rewards import JobFacts
 
 
 @asynccontextmanager
@@ -35,7 +35,7 @@ async def teacher_gateway(
         spec = {"pool": POOL, "timeout": 10}
         opening = open_pool(
             spec,
-            Announcement(rank=0, ranks=1),
+            JobFacts(rank=0, ranks=1),
             tokenizer=tokenizer,
             policy_tokenizer=student,
             vocabulary=vocabulary,

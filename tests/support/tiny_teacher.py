@@ -13,7 +13,7 @@ from aiohttp import web
 from rewardpool_api.teacher_wire import (
     FLOAT32,
     INT32,
-    Question,
+    SequenceQuestion,
     Values,
     answer,
     parse_request,
@@ -32,7 +32,7 @@ def logprobs_of(logits: list[float]) -> "array[float]":
     return array(FLOAT32, (min(one - total, 0.0) for one in logits))
 
 
-def computed(asked: Question) -> Values:
+def computed(asked: SequenceQuestion) -> Values:
     """The right answer to a question."""
     own, top_ids, top, further = array(FLOAT32), array(INT32), array(FLOAT32), array(FLOAT32)
     for row in range(asked.rows):

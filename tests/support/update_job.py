@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from support import tiny_policy
 
-from rewardpool_train.actor.data import Rollout
+from rewardpool_train.actor.data import Trajectory
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.actor.tokens import Forward, compute_log_probs
@@ -38,7 +38,7 @@ def rated_rollouts() -> list[RatedRollout]:
         return torch.randint(0, 10, (count,), generator=generator).tolist()
 
     rollouts = [
-        Rollout(group=0, member=at, prompt_ids=tokens(1 + at % 3), response_ids=tokens(2 + at), ended=False)
+        Trajectory(group=0, member=at, prompt_ids=tokens(1 + at % 3), response_ids=tokens(2 + at), ended=False)
         for at in range(len(ADVANTAGES))
     ]
     behaviour = compute_log_probs(tiny_policy.make_policy(seed=0), rollouts, forward=FORWARD)

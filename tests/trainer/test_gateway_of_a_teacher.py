@@ -20,7 +20,7 @@ from support.tiny_teacher import VOCABULARY, computed, spoilt, teaches
 
 from rewardpool._gateway.logprobs import parse_completions
 from rewardpool._gateway.opened import OpenTeacher, open_pool
-from rewardpool._rewards import Announcement
+from rewardpool._rewards import JobFacts
 from rewardpool.errors import ConfigError
 from rewardpool_api.contract import CallerError
 from rewardpool_api.teacher_wire import BadRequestError, check_question, parse_request, question
@@ -88,7 +88,7 @@ def assert_positions(found: Any, token_ids: list[int], k: int) -> None:
 async def test_a_teacher_of_which_only_the_url_is_known_answers(tmp_path: Path) -> None:
     async with FakeWorker(afterwards=teaches) as worker:
         spec = {"pool": "rl/teacher", "url": worker.url, "timeout": 10}
-        async with open_pool(spec, Announcement(rank=0, ranks=1), tokenizer=None, teacher=True, path="gateway") as pool:
+        async with open_pool(spec, JobFacts(rank=0, ranks=1), tokenizer=None, teacher=True, path="gateway") as pool:
             assert isinstance(pool, OpenTeacher)
             assert (await pool.logprobs(question(IDS), label="one")).token_ids.tolist() == IDS[1:]
 

@@ -12,8 +12,8 @@ from support.revisions import GROUPS, Workers, plays, reward_by
 
 from rewardpool._rewards import Episode, Rating
 from rewardpool._rewards.composite import CompositeReward
-from rewardpool_train.actor.data import Prompt, Rollout
-from rewardpool_train.actor.scoring import RewardScore, Tally
+from rewardpool_train.actor.data import Prompt, Trajectory
+from rewardpool_train.actor.scoring import OutcomeTally, RewardScore
 from rewardpool_train.pipeline.group_buffer import GroupBuffer
 from rewardpool_train.pipeline.parts import GroupTask
 from rewardpool_train.pipeline.tasks import ScoreTasks
@@ -48,14 +48,14 @@ class Training:
     """What of the trainer is between a rollout's end and a complete group."""
 
     def __init__(self, reward: CompositeReward, tasks: asyncio.TaskGroup) -> None:
-        self.tally = Tally()
+        self.tally = OutcomeTally()
         self.score = RewardScore(OnThisLoop(reward), to_episode=self._episode, tally=self.tally)
-        self.buffer: GroupBuffer[Prompt, Rollout] = GroupBuffer()
+        self.buffer: GroupBuffer[Prompt, Trajectory] = GroupBuffer()
         self._completed = asyncio.Event()
         self._scores = ScoreTasks(self.score.as_scoring(), self.buffer, self._completed.set, tasks=tasks)
 
     @staticmethod
-    def _episode(task: GroupTask[Prompt], member: int, _: Rollout) -> Episode:
+    def _episode(task: GroupTask[Prompt], member: int, _: Trajectory) -> Episode:
         return Episode(prompt="p", response=f"{task.index}-{member}", group=task.index, id=f"{task.index}-{member}")
 
     def begin(self, index: int) -> None:
@@ -64,7 +64,7 @@ class Training:
 
     def ended(self, index: int, members: Sequence[int]) -> None:
         for member in members:
-            rollout = Rollout(group=index, member=member, prompt_ids=[1], response_ids=[2], ended=True)
+            rollout = Trajectory(group=index, member=member, prompt_ids=[1], response_ids=[2], ended=True)
             self._scores.submit(self.buffer.add_rollout(index, member, rollout), member)
 
     async def scores(self, index: int) -> Sequence[float | None]:
@@ -74,7 +74,7 @@ class Training:
         return group.rated().scores
 
 
-async def played(groups: int, **settings: Any) -> tuple[int, int, Tally, int]:
+async def played(groups: int, **settings: Any) -> tuple[int, int, OutcomeTally, int]:
     """Return how many groups are split and how many samples are scored, the job's counts, and the pool's."""
     chance = random.Random(7)
     workers = Workers("a")
@@ -129,7 +129,7 @@ async def test_a_resumed_job_asks_again_for_what_another_revision_scored_before(
         after.score.restore(checkpoint)
         after.begin(0)
         for member, score in scored.items():
-            rollout = Rollout(group=0, member=member, prompt_ids=[1], response_ids=[2], ended=True)
+            rollout = Trajectory(group=0, member=member, prompt_ids=[1], response_ids=[2], ended=True)
             after.buffer.add_rollout(0, member, rollout)
             after.buffer.add_score(0, member, score)
         after.ended(0, range(3, SIZE))

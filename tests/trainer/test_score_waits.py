@@ -9,7 +9,7 @@ from rewardpool._score_waits import (
     MOST_ANSWERS,
     MOST_SPANS,
     PARTS,
-    Readiness,
+    ReadyTimes,
     ScoreWait,
     Span,
     Wait,
@@ -122,7 +122,7 @@ def test_of_very_many_samples_a_random_choice_gives_the_same_parts() -> None:
 
 
 def test_the_first_worker_is_that_which_was_ready_first_of_those_that_answered_since() -> None:
-    readiness = Readiness()
+    readiness = ReadyTimes()
     assert readiness.answered(10.0, 0.0, since=9.0) == 0.0
     assert readiness.answered(20.0, 15.0, since=9.0) == 0.0  # the pool has grown
     assert readiness.answered(30.0, 25.0, since=21.0) == 25.0  # it was at zero
@@ -132,7 +132,7 @@ def test_the_first_worker_is_that_which_was_ready_first_of_those_that_answered_s
     st.lists(st.tuples(st.floats(0, 9), st.floats(0, 99)), min_size=1, max_size=2 * MOST_ANSWERS), st.integers(1, 500)
 )
 def test_the_first_worker_is_found_among_the_last_answers(answers: list[tuple[float, float]], back: int) -> None:
-    readiness, said, now = Readiness(), [], 0.0
+    readiness, said, now = ReadyTimes(), [], 0.0
     for pause, ready_for in answers:
         now += pause
         said.append((now, now - ready_for))

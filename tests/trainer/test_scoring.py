@@ -7,12 +7,12 @@ from support.rates_single import RatesSingle
 
 from rewardpool._rewards import Episode, Rating
 from rewardpool.errors import ScoreError
-from rewardpool_train.actor.data import Prompt, Rollout
-from rewardpool_train.actor.scoring import RewardScore, Tally
+from rewardpool_train.actor.data import Prompt, Trajectory
+from rewardpool_train.actor.scoring import OutcomeTally, RewardScore
 from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RolledGroup
 
 TASK = GroupTask(index=3, prompt=Prompt(prompt="?"), size=2, version=0)
-ROLLOUT = Rollout(group=3, member=1, prompt_ids=[1], response_ids=[2], ended=True)
+ROLLOUT = Trajectory(group=3, member=1, prompt_ids=[1], response_ids=[2], ended=True)
 
 
 class FakeReward(RatesSingle):
@@ -49,26 +49,26 @@ class FakeGroupReward(RatesSingle):
         return self.answer
 
 
-def scoring_by(reward: FakeReward | FakeGroupReward, tally: Tally) -> RewardScore:
-    def to_episode(task: GroupTask[Prompt], member: int, _: Rollout) -> Episode:
+def scoring_by(reward: FakeReward | FakeGroupReward, tally: OutcomeTally) -> RewardScore:
+    def to_episode(task: GroupTask[Prompt], member: int, _: Trajectory) -> Episode:
         return Episode(prompt="?", response="!", id=f"{task.index}.{member}")
 
     return RewardScore(reward, to_episode=to_episode, tally=tally)
 
 
-async def score(reward: FakeReward, tally: Tally) -> float | None:
+async def score(reward: FakeReward, tally: OutcomeTally) -> float | None:
     return await scoring_by(reward, tally).score(TASK, 1, ROLLOUT)
 
 
 async def test_a_score_is_the_rewards_total_and_is_counted() -> None:
-    reward, tally = FakeReward(), Tally()
+    reward, tally = FakeReward(), OutcomeTally()
     reward.answer.set_result(Rating(total=0.5, components={"right": 1.0}))
     assert await score(reward, tally) == 0.5
     assert (tally.submitted, tally.scored, tally.lost) == (1, 1, 0)
 
 
 async def test_an_unscored_sample_is_counted_and_has_no_number() -> None:
-    reward, tally = FakeReward(), Tally()
+    reward, tally = FakeReward(), OutcomeTally()
     failed = ScoreError("3.1", "not a number")
     reward.answer.set_result(Rating(total=None, components={"right": None}, error=failed))
     assert await score(reward, tally) is None
@@ -76,13 +76,13 @@ async def test_an_unscored_sample_is_counted_and_has_no_number() -> None:
 
 
 def test_a_penalty_is_not_counted_as_a_score_from_a_worker() -> None:
-    tally = Tally(submitted=1)
+    tally = OutcomeTally(submitted=1)
     assert tally.record(Rating(total=-1.0, components={"right": None}, error=ScoreError("3.1", "not a number"))) == -1.0
     assert (tally.scored, tally.penalties, tally.lost) == (0, 1, 0)
 
 
 async def test_a_failed_sample_under_the_policy_raise_is_its_error_and_a_sample_that_was_lost() -> None:
-    reward, tally = FakeReward(), Tally()
+    reward, tally = FakeReward(), OutcomeTally()
     reward.answer.set_exception(ScoreError("3.1", "not a number"))
     with pytest.raises(ScoreError, match=r"sample 3\.1: not a number"):
         await score(reward, tally)
@@ -90,7 +90,7 @@ async def test_a_failed_sample_under_the_policy_raise_is_its_error_and_a_sample_
 
 
 async def test_what_the_job_gives_up_is_not_lost_and_the_reward_is_told() -> None:
-    reward, tally = FakeReward(), Tally()
+    reward, tally = FakeReward(), OutcomeTally()
     scoring = asyncio.create_task(score(reward, tally))
     await reward.asked.wait()
     scoring.cancel()
@@ -103,23 +103,23 @@ async def test_what_the_job_gives_up_is_not_lost_and_the_reward_is_told() -> Non
 async def test_what_the_parts_said_is_kept_until_the_group_is_trained_on_and_no_longer() -> None:
     reward = FakeReward()
     reward.answer.set_result(Rating(total=0.5, components={"right": 1.0}))
-    scoring = scoring_by(reward, Tally())
+    scoring = scoring_by(reward, OutcomeTally())
     await scoring.score(TASK, 1, ROLLOUT)
     assert scoring.pop_components(TASK) == [{"right": 1.0}]
     assert scoring.pop_components(TASK) == []
 
 
-async def judge(reward: FakeGroupReward, tally: Tally) -> list[float | None]:
+async def judge(reward: FakeGroupReward, tally: OutcomeTally) -> list[float | None]:
     return await scoring_by(reward, tally).judge(RolledGroup(task=TASK, rollouts=[ROLLOUT, ROLLOUT]))
 
 
 def test_a_reward_that_needs_groups_is_asked_of_groups_and_another_of_single_rollouts() -> None:
-    assert isinstance(scoring_by(FakeGroupReward(), Tally()).as_scoring(), GroupScore)
-    assert not isinstance(scoring_by(FakeReward(), Tally()).as_scoring(), GroupScore)
+    assert isinstance(scoring_by(FakeGroupReward(), OutcomeTally()).as_scoring(), GroupScore)
+    assert not isinstance(scoring_by(FakeReward(), OutcomeTally()).as_scoring(), GroupScore)
 
 
 async def test_each_member_of_a_group_has_its_own_rating_and_is_counted_by_it() -> None:
-    reward, tally = FakeGroupReward(), Tally()
+    reward, tally = FakeGroupReward(), OutcomeTally()
     failed = Rating(total=None, components={"right": None}, error=ScoreError("3.1", "no comparison"))
     reward.answer.set_result([Rating(total=0.5, components={"right": 1.0}), failed])
     scoring = scoring_by(reward, tally)
@@ -129,7 +129,7 @@ async def test_each_member_of_a_group_has_its_own_rating_and_is_counted_by_it() 
 
 
 async def test_a_group_that_fails_under_the_policy_raise_is_its_error_and_all_of_it_is_lost() -> None:
-    reward, tally = FakeGroupReward(), Tally()
+    reward, tally = FakeGroupReward(), OutcomeTally()
     reward.answer.set_exception(ScoreError("3.1", "not a number"))
     with pytest.raises(ScoreError, match=r"sample 3\.1: not a number"):
         await judge(reward, tally)
@@ -137,7 +137,7 @@ async def test_a_group_that_fails_under_the_policy_raise_is_its_error_and_all_of
 
 
 async def test_a_group_that_the_job_gives_up_is_not_lost_and_the_reward_is_told() -> None:
-    reward, tally = FakeGroupReward(), Tally()
+    reward, tally = FakeGroupReward(), OutcomeTally()
     judging = asyncio.create_task(judge(reward, tally))
     await reward.asked.wait()
     judging.cancel()

@@ -33,7 +33,7 @@ from rewardpool import (
 )
 from rewardpool._client.pool import injected_pool
 from rewardpool_api.contract import CallerError
-from rewardpool_api.teacher_wire import FLOAT32, Question, question, to_base64, vocabulary_digest
+from rewardpool_api.teacher_wire import FLOAT32, SequenceQuestion, question, to_base64, vocabulary_digest
 
 T = TypeVar("T")
 IDS = [3, 1, 4, 1, 5, 9]
@@ -50,7 +50,7 @@ async def ask(
         return await pool.logprobs(token_ids, **asked)
 
 
-def equal(found: Logprobs, asked: Question) -> bool:
+def equal(found: Logprobs, asked: SequenceQuestion) -> bool:
     values = computed(asked)
     return (found.start, [*found.token_ids], [*found.logprobs]) == (
         asked.start,

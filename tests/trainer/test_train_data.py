@@ -4,7 +4,7 @@ import pytest
 
 from rewardpool._rewards import Episode
 from rewardpool.errors import ConfigError
-from rewardpool_train.actor.data import MOST_MISTAKES, Prompt, PromptOrder, Rollout, read_prompts, to_episode
+from rewardpool_train.actor.data import MOST_MISTAKES, Prompt, PromptOrder, Trajectory, read_prompts, to_episode
 
 PROMPTS = [Prompt(prompt=str(number)) for number in range(6)]
 
@@ -71,7 +71,7 @@ def test_missing_prompts_are_a_mistake_in_the_config(tmp_path: Path) -> None:
 
 def test_what_is_rated_is_the_conversation_in_words_with_what_the_prompts_file_says_of_it() -> None:
     prompt = Prompt(prompt="2+2?", data_source="sums", ground_truth="4", extra_info={"level": 1})
-    rollout = Rollout(group=3, member=1, prompt_ids=[1], response_ids=[2, 3], ended=False)
+    rollout = Trajectory(group=3, member=1, prompt_ids=[1], response_ids=[2, 3], ended=False)
     episode = to_episode(prompt, "four", rollout, group=3, version=7, prompt_tail="?", name="s")
     assert (episode.prompt, episode.response, episode.ground_truth, episode.data_source) == (
         "2+2?",
@@ -84,7 +84,7 @@ def test_what_is_rated_is_the_conversation_in_words_with_what_the_prompts_file_s
 
 def test_a_response_that_was_cut_is_rated_as_one() -> None:
     def rated(*, ended: bool) -> Episode:
-        rollout = Rollout(group=0, member=0, prompt_ids=[1], response_ids=[2, 3], ended=ended)
+        rollout = Trajectory(group=0, member=0, prompt_ids=[1], response_ids=[2, 3], ended=ended)
         return to_episode(Prompt(prompt="?"), "four", rollout, group=0, version=0, prompt_tail="?", name="s")
 
     assert [rated(ended=ended).truncated for ended in (True, False)] == [False, True]

@@ -21,12 +21,12 @@ from rewardpool._config import RewardConfig
 from rewardpool._rewards import Episode, Rating
 from rewardpool.errors import ConfigError, PoolError, SampleError
 from rewardpool_train.actor import distillation
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.distillation import Distillation, NoReward, Teachers, open_teachers
 from rewardpool_train.actor.grpo import top_divergence
 from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.records import StepRecord
-from rewardpool_train.actor.scoring import Tally
+from rewardpool_train.actor.scoring import OutcomeTally
 from rewardpool_train.actor.teacher_rows import TeacherRows
 from rewardpool_train.actor.tokens import Forward
 from rewardpool_train.actor.trainer import Trainer
@@ -62,7 +62,7 @@ def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfi
 
 def trained(
     config: TrainConfig, teacher: TinyTeacher, *, stop_after: int | None = None
-) -> tuple[list[StepRecord], Tally]:
+) -> tuple[list[StepRecord], OutcomeTally]:
     """Train alone, in this process."""
     with join_job(deadline_seconds=60) as ranks:
         reward = NoReward() if config.reward is None else Sevens()
@@ -217,8 +217,8 @@ def test_a_policy_that_equals_its_teacher_has_no_divergence_and_no_gradient() ->
 @pytest.mark.parametrize("forward", [FORWARD, replace(FORWARD, pack_tokens=20)])
 def test_log_probs_of_further_tokens_are_those_of_their_positions(policy: Any, forward: Forward) -> None:
     part = [
-        Rollout(group=0, member=0, prompt_ids=[1, 2], response_ids=[3, 4, tiny_policy.END], ended=True),
-        Rollout(group=0, member=1, prompt_ids=[5], response_ids=[6, tiny_policy.END], ended=True),
+        Trajectory(group=0, member=0, prompt_ids=[1, 2], response_ids=[3, 4, tiny_policy.END], ended=True),
+        Trajectory(group=0, member=1, prompt_ids=[5], response_ids=[6, tiny_policy.END], ended=True),
     ]
     ids = [torch.tensor([[3, 0], [4, 1], [10, 2]]), torch.tensor([[6, 3], [10, 4]])]
     with torch.no_grad():
@@ -231,7 +231,7 @@ def test_log_probs_of_further_tokens_are_those_of_their_positions(policy: Any, f
 
 
 def test_the_teachers_tokens_beyond_the_policys_vocabulary_are_part_of_the_remainder(policy: Any) -> None:
-    part = [Rollout(group=0, member=0, prompt_ids=[1, 2], response_ids=[3], ended=False)]
+    part = [Trajectory(group=0, member=0, prompt_ids=[1, 2], response_ids=[3], ended=False)]
     teacher = torch.tensor([[[-1.0, -1.5, -2.0]]])
     _, own = FORWARD.log_probs_at(policy, part, [torch.tensor([[3, DIGITS, DIGITS + 40]])])
     divergence = top_divergence(own, teacher)
@@ -243,7 +243,7 @@ def test_the_teachers_tokens_beyond_the_policys_vocabulary_are_part_of_the_remai
 
 TASK = GroupTask(index=3, prompt=Prompt(prompt="1"), size=2, version=0)
 ROLLOUTS = [
-    Rollout(group=3, member=member, prompt_ids=[1], response_ids=[2, 3], ended=False, log_probs=[-1.0, -2.0])
+    Trajectory(group=3, member=member, prompt_ids=[1], response_ids=[2, 3], ended=False, log_probs=[-1.0, -2.0])
     for member in (0, 1)
 ]
 
@@ -253,20 +253,20 @@ async def test_a_group_that_is_judged_as_a_whole_is_asked_about_one_by_one() -> 
         return [0.25, 0.75]
 
     teacher = TinyTeacher(silent_about=[0])
-    scoring = Distillation(teacher, CONFIG, tally=Tally()).beside(GroupScore(judge))
+    scoring = Distillation(teacher, CONFIG, tally=OutcomeTally()).beside(GroupScore(judge))
     assert isinstance(scoring, GroupScore)
     assert await scoring.judge(RatedGroup(task=TASK, rollouts=ROLLOUTS, scores=[])) == [None, 0.75]
     assert teacher.asked == {0: 1, 1: 1}
 
 
 async def test_a_response_that_was_not_answered_stays_unscored_when_its_group_is_settled() -> None:
-    async def score(task: Any, member: int, rollout: Rollout) -> float | None:
+    async def score(task: Any, member: int, rollout: Trajectory) -> float | None:
         return 0.5
 
     async def settle(group: Any) -> list[float | None]:
         return [0.25, 0.75]
 
-    taught = Distillation(TinyTeacher(silent_about=[1]), CONFIG, tally=Tally())
+    taught = Distillation(TinyTeacher(silent_about=[1]), CONFIG, tally=OutcomeTally())
     scoring = taught.beside(SettledScore(score, lambda group: False, settle))
     assert isinstance(scoring, SettledScore)
     assert [await scoring.score(TASK, one.member, one) for one in ROLLOUTS] == [0.5, None]
@@ -274,30 +274,30 @@ async def test_a_response_that_was_not_answered_stays_unscored_when_its_group_is
 
 
 async def test_a_reward_that_fails_ends_the_question() -> None:
-    async def score(task: Any, member: int, rollout: Rollout) -> float | None:
+    async def score(task: Any, member: int, rollout: Trajectory) -> float | None:
         raise SampleError("s", "no worker")
 
-    scoring = Distillation(TinyTeacher(), CONFIG, tally=Tally()).beside(score)
+    scoring = Distillation(TinyTeacher(), CONFIG, tally=OutcomeTally()).beside(score)
     with pytest.raises(SampleError):
         await scoring(TASK, 0, ROLLOUTS[0])  # type: ignore[operator]
 
 
 class BrokenTeacher(TinyTeacher):
-    async def rows(self, prompt: Prompt, rollout: Rollout) -> TeacherRows | None:
+    async def rows(self, prompt: Prompt, rollout: Trajectory) -> TeacherRows | None:
         raise PoolError("rl/teacher", "is gone")
 
 
 async def test_a_teachers_pool_that_fails_is_named_although_the_reward_does_not_answer() -> None:
     given_up = asyncio.Event()
 
-    async def score(task: Any, member: int, rollout: Rollout) -> float | None:
+    async def score(task: Any, member: int, rollout: Trajectory) -> float | None:
         try:
             await asyncio.Event().wait()
         finally:
             given_up.set()
         return None
 
-    scoring = Distillation(BrokenTeacher(), CONFIG, tally=Tally()).beside(score)
+    scoring = Distillation(BrokenTeacher(), CONFIG, tally=OutcomeTally()).beside(score)
     async with asyncio.timeout(10):
         with pytest.raises(PoolError, match="is gone"):
             await scoring(TASK, 0, ROLLOUTS[0])  # type: ignore[operator]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from support import tiny_policy
 
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.rollout import TransformersEngine
 from rewardpool_train.actor.rollout.transformers_engine import EndWatcher
 from rewardpool_train.actor.tokens import Forward, compute_log_probs
@@ -52,13 +52,13 @@ def tasks(*, first: int = 0, size: int = 4) -> list[GroupTask[Prompt]]:
     ]
 
 
-def sampled(engine: TransformersEngine, *, first: int = 0) -> list[Rollout]:
-    rollouts: list[Rollout] = []
+def sampled(engine: TransformersEngine, *, first: int = 0) -> list[Trajectory]:
+    rollouts: list[Trajectory] = []
     engine.generate(tasks(first=first), lambda task, member, rollout: rollouts.append(rollout))
     return sorted(rollouts, key=lambda rollout: (rollout.group, rollout.member))
 
 
-def responses(rollouts: list[Rollout]) -> list[list[int]]:
+def responses(rollouts: list[Trajectory]) -> list[list[int]]:
     return [list(rollout.response_ids) for rollout in rollouts]
 
 
@@ -136,7 +136,7 @@ async def test_a_cancelled_rollout_ends_at_the_next_token(
         goes_on.wait(30)
 
     engine.model.register_forward_hook(hold)
-    ended: list[Rollout] = []
+    ended: list[Trajectory] = []
     rolling = asyncio.create_task(engine.roll_out(tasks(), lambda task, member, rollout: ended.append(rollout)))
     await asyncio.to_thread(began.wait, 30)
     rolling.cancel()

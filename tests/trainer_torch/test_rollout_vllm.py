@@ -14,7 +14,7 @@ from support import tiny_policy
 from support.fleet import eventually, server_python
 from support.torchrun import TESTS
 
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.ranks import Ranks, join_job
 from rewardpool_train.actor.rollout import VllmEngine
 from rewardpool_train.actor.rollout.vllm_client import SocketAddress
@@ -113,8 +113,8 @@ def tasks(*prompts: str, size: int = 4) -> list[GroupTask[Prompt]]:
     ]
 
 
-async def sampled(engine: VllmEngine, asked: Sequence[GroupTask[Prompt]]) -> list[Rollout]:
-    rollouts: list[Rollout] = []
+async def sampled(engine: VllmEngine, asked: Sequence[GroupTask[Prompt]]) -> list[Trajectory]:
+    rollouts: list[Trajectory] = []
     await engine.roll_out(asked, lambda task, member, rollout: rollouts.append(rollout))
     return sorted(rollouts, key=lambda rollout: (rollout.group, rollout.member))
 
@@ -140,7 +140,7 @@ async def more_are_sampled(socket: Path, tokens: int) -> None:
     await eventually(sampled, what=f"vLLM has sampled {tokens} tokens")
 
 
-def distances(rollouts: Sequence[Rollout], policy: Any) -> list[torch.Tensor]:
+def distances(rollouts: Sequence[Trajectory], policy: Any) -> list[torch.Tensor]:
     """How far each token's log-probability is from that by a policy."""
     forward = Forward(pad_id=tiny_policy.PAD, device=torch.device("cpu"), temperature=TEMPERATURE)
     expected = compute_log_probs(policy, rollouts, forward=forward)

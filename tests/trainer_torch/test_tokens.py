@@ -6,7 +6,7 @@ import pytest
 import torch
 from support import tiny_policy
 
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.packing import pack_rows
 from rewardpool_train.actor.rollout import TransformersEngine
 from rewardpool_train.actor.tokens import Forward, compute_log_probs
@@ -17,8 +17,8 @@ PADDED = Forward(pad_id=tiny_policy.PAD, device=CPU, temperature=0.7)
 PACKED = replace(PADDED, pack_tokens=20)
 
 
-def rollout(prompt: list[int], response: list[int]) -> Rollout:
-    return Rollout(group=0, member=0, prompt_ids=prompt, response_ids=response, ended=True)
+def rollout(prompt: list[int], response: list[int]) -> Trajectory:
+    return Trajectory(group=0, member=0, prompt_ids=prompt, response_ids=response, ended=True)
 
 
 TOGETHER = [
@@ -49,7 +49,7 @@ def test_no_token_of_a_packed_row_looks_over_a_border(policy: Any, attention: st
 @pytest.mark.parametrize("forward", [PADDED, PACKED])
 def test_log_probs_are_the_ones_that_were_sampled_from(policy: Any, forward: Forward) -> None:
     """Sampling at temperature 0.01 takes the likeliest token; its probability at that temperature is 1."""
-    sampled: list[Rollout] = []
+    sampled: list[Trajectory] = []
     with ThreadPoolExecutor(1) as thread:
         engine = TransformersEngine(
             policy,

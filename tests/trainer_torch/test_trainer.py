@@ -16,16 +16,16 @@ from support import tiny_policy
 from support.rates_single import RatesSingle
 from support.tiny_job import tiny_job
 
-from rewardpool._demand.cadence import Cadence, Plan
+from rewardpool._demand.cadence import Cadence, GivenCadence
 from rewardpool._demand.handle import JobDemand
 from rewardpool._rewards import BlockingReward, Episode, Rating
 from rewardpool._score_waits import ScoreWait
 from rewardpool.errors import ConfigError, ScoreError
-from rewardpool_train.actor.data import Rollout
+from rewardpool_train.actor.data import Trajectory
 from rewardpool_train.actor.ranks import join_job
 from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.resume import reshard_state
-from rewardpool_train.actor.scoring import Tally
+from rewardpool_train.actor.scoring import OutcomeTally
 from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.config import TrainConfig
 from rewardpool_train.job import _stop_on, main, score_dtype, summarise
@@ -92,7 +92,7 @@ def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfi
 
 def trained(
     config: TrainConfig, score: Callable[[str], float | None], kind: type[FakeReward] = FakeReward
-) -> tuple[list[StepRecord], Tally]:
+) -> tuple[list[StepRecord], OutcomeTally]:
     """Train alone, in this process."""
     with join_job(deadline_seconds=60) as ranks:
         trainer = Trainer(config, ranks=ranks, reward=kind(score))
@@ -141,7 +141,7 @@ def test_a_step_without_any_score_changes_nothing_and_invents_no_figure(tmp_path
     records, _ = trained(config_of(tmp_path, policy_folder, steps=1), lambda text: None)
     assert math.isnan(records[0].reward_mean)
     assert math.isnan(records[0].loss)
-    summary = summarise(records, Tally(), retried=0, world_size=1)
+    summary = summarise(records, OutcomeTally(), retried=0, world_size=1)
     assert summary["reward_mean_last"] is None
 
 
@@ -241,7 +241,7 @@ def test_a_checkpoint_of_other_ranks_rolls_out_again_what_was_rolled_out_ahead(
     tmp_path: Path, policy_folder: Path
 ) -> None:
     config = config_of(tmp_path, policy_folder, schedule="one_step_off_minibatch")
-    saved: PipelineState[Rollout] = PipelineState(
+    saved: PipelineState[Trajectory] = PipelineState(
         schedule="one_step_off_minibatch",
         plan=config.plan(1),
         trained=2,
@@ -261,7 +261,7 @@ def test_a_checkpoint_of_other_ranks_goes_on_behind_the_last_prompt_that_any_of_
 ) -> None:
     config = config_of(tmp_path, policy_folder, schedule="one_step_off_minibatch")
 
-    def saved(dropped: int) -> PipelineState[Rollout]:
+    def saved(dropped: int) -> PipelineState[Trajectory]:
         """After one step; the next one has groups 2 and 3, and those in the place of dropped ones came after them."""
         begun, again = 4 + dropped, dict.fromkeys([2, 3], 1)
         return PipelineState(
@@ -370,7 +370,9 @@ def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> N
             **seconds,
         )
 
-    totals = summarise([record(step) for step in range(1, 13)], Tally(submitted=3, scored=2), retried=1, world_size=2)
+    totals = summarise(
+        [record(step) for step in range(1, 13)], OutcomeTally(submitted=3, scored=2), retried=1, world_size=2
+    )
     assert totals["reward_mean_first"] == pytest.approx((1 * 10 + (2 + 3 + 4 + 5) * 30) / 130)
     assert totals["reward_mean_last"] == pytest.approx(10.0)
     assert (totals["lost"], totals["retried"], totals["reward_window_steps"]) == (1, 1, 5)
@@ -402,7 +404,7 @@ class NotedDemand(JobDemand):
     """A job's demand that tells nobody, and notes the phases it is told."""
 
     def __init__(self) -> None:
-        super().__init__("job", Cadence("job", Plan()))
+        super().__init__("job", Cadence("job", GivenCadence()))
         self.told: list[str] = []
 
     def rollout(self, *, samples: int | None = None) -> None:

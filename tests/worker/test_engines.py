@@ -7,7 +7,7 @@ import pytest
 from support.env_vars import env_vars
 
 from rewardpool_api import RewardPoolSpec
-from rewardpool_runtime.functions.limits import Limits
+from rewardpool_runtime.functions.limits import CallLimits
 from rewardpool_worker.engine_side.middleware.settings import Settings
 from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
 from rewardpool_worker.function_server import options_of, parser
@@ -236,7 +236,9 @@ def test_a_functions_limits_are_options_of_its_server() -> None:
     target = LaunchTarget(served_name="rm", host="127.0.0.1", port=8000)
     argv = list(engine_for("python").launch(spec, target).argv)
     options = options_of(parser().parse_args(argv[3:]))
-    assert options.limits == Limits(cpu_seconds=5.0, memory_mib=2048, concurrency=4, calls_per_process=0, of_pool=True)
+    assert options.limits == CallLimits(
+        cpu_seconds=5.0, memory_mib=2048, concurrency=4, calls_per_process=0, of_pool=True
+    )
     assert (options.network, options.on_missing) == ("None", "Refuse")
 
 

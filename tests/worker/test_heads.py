@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.asgi import ask
 
 from rewardpool_api.contract import CallerError, parse_answer
-from rewardpool_worker.engine_side.middleware.errors import EngineFaultError, InvalidSampleError
+from rewardpool_worker.engine_side.middleware.errors import EngineFaultError, InvalidRequestError
 from rewardpool_worker.engine_side.middleware.heads import Head, NotOneNumberError
 from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
 from rewardpool_worker.engine_side.middleware.settings import Settings
@@ -85,7 +85,7 @@ def test_what_is_no_finite_number_or_no_probability_is_the_engines_fault(head: H
 
 
 def test_a_sample_without_a_step_is_named_with_the_token_that_it_lacks() -> None:
-    with pytest.raises(InvalidSampleError, match="input 3 has no step: none of its tokens is '<s>'"):
+    with pytest.raises(InvalidRequestError, match="input 3 has no step: none of its tokens is '<s>'"):
         steps("mean").read([], 3)
 
 

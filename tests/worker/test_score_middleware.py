@@ -17,7 +17,7 @@ from rewardpool_api.contract import ANY_MODEL, CHAT_PATH, CallerError, parse_ans
 from rewardpool_api.names import ENV_WORKER
 from rewardpool_worker.engine_side.middleware.checkpoint import Checkpoint
 from rewardpool_worker.engine_side.middleware.complaints import parse_too_long
-from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError
+from rewardpool_worker.engine_side.middleware.errors import InvalidRequestError
 from rewardpool_worker.engine_side.middleware.keys import KeyFile
 from rewardpool_worker.engine_side.middleware.requests import parse_request
 from rewardpool_worker.engine_side.middleware.routes import ROUTED_PATHS
@@ -119,7 +119,7 @@ def test_all_four_input_forms_are_lists_of_samples(given: Any, samples: Any) -> 
 
 @pytest.mark.parametrize("given", [None, 3, {}, [], [[]], ["a", 1], [1.5], [-1], [True], [["a"]], [[1], "a"]])
 def test_any_other_input_is_an_invalid_sample(given: Any) -> None:
-    with pytest.raises(InvalidSampleError, match="`input` must be"):
+    with pytest.raises(InvalidRequestError, match="`input` must be"):
         parse_request(json.dumps({"model": "rm", "input": given}).encode())
 
 

@@ -13,7 +13,7 @@ from rewardpool_worker.engine_side import vllm_launcher
 from rewardpool_worker.engine_side.step_memory import (
     SGLANG,
     VLLM,
-    Gpu,
+    GpuMemory,
     MemoryFlag,
     NoRoomError,
     find_gpus,
@@ -23,12 +23,12 @@ from rewardpool_worker.engine_side.step_memory import (
 )
 
 
-def gpu(total: float, free: float) -> Gpu:
+def gpu(total: float, free: float) -> GpuMemory:
     """A GPU by its gigabytes."""
-    return Gpu(total=int(total * 1e9), free=int(free * 1e9))
+    return GpuMemory(total=int(total * 1e9), free=int(free * 1e9))
 
 
-def added(flag: MemoryFlag, given: float | None, *gpus: Gpu) -> list[str]:
+def added(flag: MemoryFlag, given: float | None, *gpus: GpuMemory) -> list[str]:
     """Flags for steps that need 2.5 GB."""
     return flags(flag, given, gpus, tokens=2048, vocabulary=152_000)
 
@@ -44,7 +44,9 @@ def added(flag: MemoryFlag, given: float | None, *gpus: Gpu) -> list[str]:
         (VLLM, 0.99, []),
     ],
 )
-def test_an_engine_that_leaves_room_is_started_as_it_is(flag: MemoryFlag, given: float | None, gpus: list[Gpu]) -> None:
+def test_an_engine_that_leaves_room_is_started_as_it_is(
+    flag: MemoryFlag, given: float | None, gpus: list[GpuMemory]
+) -> None:
     assert added(flag, given, *gpus) == []
 
 
@@ -71,7 +73,7 @@ def test_a_smaller_fraction_than_the_default_makes_room() -> None:
     ],
 )
 def test_a_step_without_room_is_refused_with_the_numbers_and_what_to_set(
-    flag: MemoryFlag, given: float | None, gpus: list[Gpu], words: str
+    flag: MemoryFlag, given: float | None, gpus: list[GpuMemory], words: str
 ) -> None:
     with pytest.raises(NoRoomError, match=words):
         added(flag, given, *gpus)
@@ -157,6 +159,6 @@ def test_a_machine_without_nvidia_smi_has_nothing_to_look_at(environ: dict[str, 
 
 def test_a_listing_has_a_gpu_in_each_line() -> None:
     assert parse("81559, 81000\n24564, 100\n") == (
-        Gpu(total=81559 << 20, free=81000 << 20),
-        Gpu(total=24564 << 20, free=100 << 20),
+        GpuMemory(total=81559 << 20, free=81000 << 20),
+        GpuMemory(total=24564 << 20, free=100 << 20),
     )

@@ -18,7 +18,7 @@ from support.vllm_beside import vllm_beside
 
 from rewardpool_api import teacher_wire
 from rewardpool_api.contract import CallerError, parse_answer
-from rewardpool_api.teacher_wire import Question, parse_values, question
+from rewardpool_api.teacher_wire import SequenceQuestion, parse_values, question
 from rewardpool_worker.engine_side.middleware.engine import PROBE_IDS
 from rewardpool_worker.engine_side.middleware.routes import ROUTED_PATHS
 from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
@@ -100,7 +100,7 @@ def worker(engine: Engine, **settings_: Any) -> Any:
     return application
 
 
-async def answer(engine: Engine, asked: Question, **fields: Any) -> Reply:
+async def answer(engine: Engine, asked: SequenceQuestion, **fields: Any) -> Reply:
     content = {**asked.to_wire(), **fields}
     return await ask(worker(engine), "POST", "/generate", content, x_correlation_id="request-7")
 
@@ -121,7 +121,7 @@ def refusal(reply: Reply) -> CallerError:
         question([*range(20)], start=19),
     ],
 )
-async def test_every_position_from_start_on_has_the_models_own_number(engine: Engine, asked: Question) -> None:
+async def test_every_position_from_start_on_has_the_models_own_number(engine: Engine, asked: SequenceQuestion) -> None:
     reply = await answer(engine, asked)
     said = reply.json()
     assert reply.status == 200
@@ -177,7 +177,7 @@ def test_sglang_is_not_asked_for_more_different_ids_than_it_can_compute() -> Non
     ],
 )
 async def test_what_it_cannot_answer_never_reaches_the_engine(
-    engine: Engine, asked: Question, code: str, said: str
+    engine: Engine, asked: SequenceQuestion, code: str, said: str
 ) -> None:
     found = refusal(await answer(engine, asked))
     assert found.code == code

@@ -18,7 +18,7 @@ from support.processes import RealProcess, http, scrape
 from rewardpool_api import RewardPoolSpec, contract, names
 from rewardpool_worker.engine_side.middleware.score import ScoreMiddleware
 from rewardpool_worker.engine_side.middleware.settings import Settings
-from rewardpool_worker.engine_side.transformers_server import Application, Batcher, Bounds, plan_batches
+from rewardpool_worker.engine_side.transformers_server import Application, Bounds, SampleBatcher, plan_batches
 from rewardpool_worker.engine_side.worker_metrics import WorkerMetrics
 from rewardpool_worker.engines import engine_for
 
@@ -165,7 +165,7 @@ async def test_a_score_that_is_no_number_is_the_engines_fault() -> None:
 async def test_samples_that_come_while_the_model_computes_are_its_next_batch() -> None:
     model = FakeModel()
     model.gate.clear()
-    batcher = Batcher(model.score, Bounds())
+    batcher = SampleBatcher(model.score, Bounds())
     first = asyncio.create_task(batcher.scores([[1]]))
     await asyncio.sleep(0)
     others = [asyncio.create_task(batcher.scores([[1] * n])) for n in range(1, 6)]

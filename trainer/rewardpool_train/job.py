@@ -27,7 +27,7 @@ import transformers
 
 from rewardpool._client.pool import Pool
 from rewardpool._client.report import Report
-from rewardpool._demand.together import Together
+from rewardpool._demand.together import JointDemand
 from rewardpool._rewards.blocking import BlockingReward
 from rewardpool._rewards.score_noise import ScoreDtype, coarsest
 from rewardpool.errors import RewardPoolError
@@ -36,7 +36,7 @@ from rewardpool_train.actor.distillation import NoReward, Teachers, open_teacher
 from rewardpool_train.actor.ranks import Ranks, join_job
 from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.reporting import reporting
-from rewardpool_train.actor.scoring import Tally
+from rewardpool_train.actor.scoring import OutcomeTally
 from rewardpool_train.actor.sharing import open_sharing
 from rewardpool_train.actor.trainer import Trainer
 from rewardpool_train.config import TrainConfig, load_train_config
@@ -135,7 +135,7 @@ def _open(config: TrainConfig) -> Iterator[tuple[BlockingReward | NoReward, Teac
 
 def _announce(
     reward: BlockingReward | NoReward, taught: Mapping[str, Pool], config: TrainConfig, ranks: Ranks
-) -> Together:
+) -> JointDemand:
     """Announce the job's samples to all its pools, each in its own requests."""
     prompts, members = config.rollout.prompts_per_step, config.rollout.group_size
     requests = reward.requests(members=members)
@@ -143,16 +143,16 @@ def _announce(
     asked = [(pool, prompts * requests[name]) for name, pool in reward.pools.items()]
     # Which prompts of a step are whose, several teachers learn from the questions.
     asked += [(pool, prompts * members if len(taught) == 1 else None) for pool in taught.values()]
-    return Together(
+    return JointDemand(
         [pool.demand(samples=samples, steps=config.steps, rank=ranks.rank, ranks=ranks.size) for pool, samples in asked]
     )
 
 
-def total_tally(tally: Tally, ranks: Ranks) -> Tally:
+def total_tally(tally: OutcomeTally, ranks: Ranks) -> OutcomeTally:
     """Return the tally of all ranks."""
     names = [field.name for field in dataclasses.fields(tally)]
     counts = ranks.sum(*(getattr(tally, name) for name in names))
-    return Tally(**{name: int(count) for name, count in zip(names, counts, strict=True)})
+    return OutcomeTally(**{name: int(count) for name, count in zip(names, counts, strict=True)})
 
 
 def total_retries(reports: Sequence[Report], ranks: Ranks) -> int:
@@ -161,7 +161,7 @@ def total_retries(reports: Sequence[Report], ranks: Ranks) -> int:
     return int(retried)
 
 
-def summarise(records: Sequence[StepRecord], tally: Tally, retried: int, world_size: int) -> dict[str, Any]:
+def summarise(records: Sequence[StepRecord], tally: OutcomeTally, retried: int, world_size: int) -> dict[str, Any]:
     """Return the contents of metrics.json: the job's totals, in samples and seconds."""
     window = max(1, min(REWARD_WINDOW_STEPS, len(records) // 2))
     return {

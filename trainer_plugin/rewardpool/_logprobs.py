@@ -4,7 +4,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
-from rewardpool_api.teacher_wire import Question, Values
+from rewardpool_api.teacher_wire import SequenceQuestion, Values
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Logprobs:
 
     start: int
     revision: str | None
-    _asked: Question = field(repr=False)
+    _asked: SequenceQuestion = field(repr=False)
     flat: Values = field(repr=False)
 
     def __len__(self) -> int:

@@ -105,7 +105,7 @@ def score_wait(waits: Sequence[Wait], spans: Sequence[Span], *, begin: float, en
     return ScoreWait(share=min(1.0, math.fsum(parts.values())), **parts)
 
 
-class Readiness:
+class ReadyTimes:
     """Times at which the workers of a pool became ready, as far as their answers say."""
 
     def __init__(self) -> None:

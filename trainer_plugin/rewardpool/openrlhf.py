@@ -29,7 +29,7 @@ from rewardpool._deadline import waited
 from rewardpool._demand.ray_rank import ray_rank
 from rewardpool._gateway.wire import Query, openrlhf_answer, reads_prompts, scored
 from rewardpool._policy.text import PolicyText
-from rewardpool._rewards.announced import Announcement
+from rewardpool._rewards.announced import JobFacts
 from rewardpool._rewards.config import RewardLike
 from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.lazy import LazyReward
@@ -130,10 +130,10 @@ def group_of_call() -> str | None:
     return task
 
 
-def _announcement(samples: int | None) -> Announcement:
+def _announcement(samples: int | None) -> JobFacts:
     """Every engine is a Ray actor and has a function of its own, which sees the samples of that engine alone."""
     rank = ray_rank()
-    return Announcement(samples=samples, rank=rank, ranks=None if rank is None else 2)
+    return JobFacts(samples=samples, rank=rank, ranks=None if rank is None else 2)
 
 
 class _OfEnvironment:

@@ -19,7 +19,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rewardpool._client.report import Report
-from rewardpool._rewards.announced import Announcement
+from rewardpool._rewards.announced import JobFacts
 from rewardpool._rewards.config import RewardLike, parse_reward, refuse_running
 from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.groups import in_order, siblings
@@ -38,7 +38,7 @@ class RewardWorker:
     What goes wrong with a sample comes back as this package's own error, which Ray wraps so that it still is one.
     """
 
-    def __init__(self, spec: RewardLike, announcement: Announcement | None = None) -> None:
+    def __init__(self, spec: RewardLike, announcement: JobFacts | None = None) -> None:
         self._lazy = LazyReward(spec, announcement=announcement)
 
     async def opened(self) -> int:
@@ -143,7 +143,7 @@ def spread(spec: RewardLike, *, per_node: int = 1, num_cpus: float = 1.0, sample
     for rank, node in enumerate(places):
         # Soft: an actor whose node is gone is restarted elsewhere.
         place = NodeAffinitySchedulingStrategy(node, soft=True)
-        announcement = Announcement(samples=samples, rank=rank, ranks=len(places))
+        announcement = JobFacts(samples=samples, rank=rank, ranks=len(places))
         actors.append((node, actor.options(scheduling_strategy=place).remote(spec, announcement)))
     workers = RewardWorkers(actors)
     workers.opened()

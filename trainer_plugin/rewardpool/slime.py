@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from rewardpool._deadline import waited
 from rewardpool._gateway.wire import reads_prompts, scored, slime_answer
 from rewardpool._policy.text import PolicyText, prompt_tail
-from rewardpool._rewards.announced import Announcement
+from rewardpool._rewards.announced import JobFacts
 from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.lazy import LazyReward
 from rewardpool._rewards.rating import Rating
@@ -171,14 +171,14 @@ def _unreadable(sample: SlimeSample) -> str | None:
     return None
 
 
-def announcement_of(args: Any) -> Announcement:
+def announcement_of(args: Any) -> JobFacts:
     """Return the rollout that slime's arguments describe. The one process that asks for rewards, its RolloutManager,
     announces.
     """
     prompts, group = getattr(args, "rollout_batch_size", None), getattr(args, "n_samples_per_prompt", None)
     if not prompts or not group or getattr(args, "dynamic_sampling_filter_path", None):  # a filter: nobody knows
-        return Announcement(rank=0, ranks=1)
-    return Announcement(samples=prompts * group, group=group, rank=0, ranks=1)
+        return JobFacts(rank=0, ranks=1)
+    return JobFacts(samples=prompts * group, group=group, rank=0, ranks=1)
 
 
 def close() -> None:

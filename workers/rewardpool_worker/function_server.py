@@ -29,15 +29,15 @@ from aiohttp import web
 from rewardpool_api import names
 from rewardpool_api.contract import ANY_MODEL, REQUEST_ID_HEADER, SCORE_PATH, CallerError
 from rewardpool_api.names import OnMissing, SandboxNetwork
-from rewardpool_runtime.functions.limits import ALL, Limits
+from rewardpool_runtime.functions.limits import ALL, CallLimits
 from rewardpool_runtime.functions.load import FunctionLoadError
-from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, Scored
+from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, FunctionScore
 from rewardpool_runtime.functions.parent import environment
+from rewardpool_runtime.functions.runner import CallRunner as FunctionRunner
 from rewardpool_runtime.functions.runner import ProcessRunner
-from rewardpool_runtime.functions.runner import Runner as FunctionRunner
-from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.functions.source import FunctionSource
 from rewardpool_runtime.guard.function import Boundary
-from rewardpool_runtime.http_server import Runner, read_body
+from rewardpool_runtime.http_server import CallRunner, read_body
 from rewardpool_runtime.state_files import state_dir
 from rewardpool_worker.engine_side.middleware.answers import (
     echo,
@@ -45,7 +45,7 @@ from rewardpool_worker.engine_side.middleware.answers import (
     worker_fields,
     worker_name,
 )
-from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError, WrongModelError
+from rewardpool_worker.engine_side.middleware.errors import InvalidRequestError, OtherModelError
 from rewardpool_worker.engine_side.middleware.keys import KeyFile
 from rewardpool_worker.engine_side.middleware.readiness import Readiness
 from rewardpool_worker.engine_side.middleware.routes import OPEN_PATHS, ROUTED_PATHS
@@ -53,7 +53,7 @@ from rewardpool_worker.engine_side.middleware.settings import Settings
 from rewardpool_worker.engine_side.worker_metrics import METRICS_PATH, WorkerMetrics
 from rewardpool_worker.engine_side.writable_home import make_home_writable
 from rewardpool_worker.function_sample import parse_sample
-from rewardpool_worker.in_work import SCRAPE_HEADER, InWork
+from rewardpool_worker.in_work import SCRAPE_HEADER, RequestsInWork
 
 log = logging.getLogger("rewardpool.worker")
 
@@ -90,8 +90,8 @@ class Options:
     modules: str = ""
 
     @property
-    def limits(self) -> Limits:
-        return Limits(
+    def limits(self) -> CallLimits:
+        return CallLimits(
             cpu_seconds=self.cpu_seconds,
             idle_seconds=self.idle_seconds,
             memory_mib=self.memory_mib,
@@ -129,7 +129,7 @@ class FunctionServer:
     def __init__(self, runner: FunctionRunner, options: Options) -> None:
         self._runner = runner
         self._options = options
-        self._in_work = InWork()
+        self._in_work = RequestsInWork()
         self._name = worker_name()
         self._running: dict[tuple[str, bytes], asyncio.Future[tuple[dict[str, Any], float]]] = {}
         """Answers that are being made, by the request's id and body."""
@@ -249,9 +249,9 @@ class FunctionServer:
     async def _scored(self, body: bytes, request_id: str) -> tuple[dict[str, Any], float]:
         try:
             samples = parse_input(body, served=self._options.served_name)
-        except InvalidSampleError as error:
+        except InvalidRequestError as error:
             return self._refused(CallerError(code="invalid_sample", message=str(error))), 0.0
-        except WrongModelError as error:
+        except OtherModelError as error:
             return self._refused(error.refusal), 0.0
         # Trainers ask by the id alone, whatever else the header says.
         named, _, _ = request_id.partition(";")
@@ -315,20 +315,20 @@ def parse_input(body: bytes, *, served: str) -> list[FunctionArguments]:
     try:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise InvalidSampleError(f"the request is not JSON: {error}") from None
+        raise InvalidRequestError(f"the request is not JSON: {error}") from None
     model = request.get("model") if isinstance(request, dict) else None
     if not isinstance(model, str):
-        raise InvalidSampleError("`model` must be a text")
+        raise InvalidRequestError("`model` must be a text")
     if model not in (served, ANY_MODEL):
-        raise WrongModelError(model, served)
+        raise OtherModelError(model, served)
     given = request.get("input")
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise InvalidSampleError("`input` must be one sample as a JSON text, or a list of them")
+        raise InvalidRequestError("`input` must be one sample as a JSON text, or a list of them")
     return [parse_sample(text) for text in texts]
 
 
-def answer_item(index: int, scored: Scored) -> dict[str, Any]:
+def answer_item(index: int, scored: FunctionScore) -> dict[str, Any]:
     """Return the entry of an answer's `data` for one sample."""
     item = {"object": "embedding", "index": index, "embedding": [scored.value]}
     return {**item, "info": scored.info} if scored.info else item
@@ -343,7 +343,7 @@ def make_runner(options: Options) -> FunctionRunner:
     env, boundary = environment(options.env, os.environ), options.boundary(os.environ)
     if options.modules and "PYTHONPATH" in env:
         env["PYTHONPATH"] = options.modules  # for the programs that the function starts
-    source = Source(name=options.function, reference=options.function, folders=options.folders)
+    source = FunctionSource(name=options.function, reference=options.function, folders=options.folders)
     return ProcessRunner(source, limits=options.limits, env=env, boundary=boundary)
 
 
@@ -372,7 +372,7 @@ async def serve(options: Options) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     runner = make_runner(options)
     server = FunctionServer(runner, options)
-    application = Runner(server.application(), shutdown_timeout=1.0)
+    application = CallRunner(server.application(), shutdown_timeout=1.0)
     try:
         await runner.start()
         check_sandbox(runner.reached, options.on_missing)
@@ -420,9 +420,11 @@ def parser() -> argparse.ArgumentParser:
     option("--shared-port", action="store_true", help="listen there beside others of this user, who holds the port")
     limit = _number_of(float, least=0.001)
     option("--concurrency", type=count, help="calls at once (default: its processors; 32 of an async function)")
-    option("--cpu-seconds", type=limit, default=Limits.cpu_seconds, help="processor time of a call")
-    option("--idle-seconds", type=limit, default=Limits.idle_seconds, help="time that a call may wait for other things")
-    option("--memory-mib", type=any_count, default=Limits.memory_mib, help="memory of a call; 0: no limit")
+    option("--cpu-seconds", type=limit, default=CallLimits.cpu_seconds, help="processor time of a call")
+    option(
+        "--idle-seconds", type=limit, default=CallLimits.idle_seconds, help="time that a call may wait for other things"
+    )
+    option("--memory-mib", type=any_count, default=CallLimits.memory_mib, help="memory of a call; 0: no limit")
     option(
         "--calls-per-process",
         type=any_count,
@@ -448,7 +450,7 @@ def _sample_in(file: Path) -> FunctionArguments:
     try:
         return parse_sample(file.read_text())
     except (OSError, ValueError) as error:
-        raise InvalidSampleError(f"--probe-sample {file}: {error}") from None
+        raise InvalidRequestError(f"--probe-sample {file}: {error}") from None
 
 
 def options_of(read: argparse.Namespace) -> Options:

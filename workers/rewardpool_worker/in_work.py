@@ -20,16 +20,16 @@ SCRAPE_HEADER = "X-Prometheus-Scrape-Timeout-Seconds"  # sent by Prometheus, and
 _ID = re.compile(r"[A-Za-z0-9-]{1,128}")
 
 
-class InWork:
+class RequestsInWork:
     """Requests by their ids."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives monotonic seconds."""
         self._clock = clock
-        self._requests: dict[Work, None] = {}
+        self._requests: dict[RequestWork, None] = {}
 
     @contextmanager
-    def request(self, request_id: str, *, calls: int) -> "Iterator[Work]":
+    def request(self, request_id: str, *, calls: int) -> "Iterator[RequestWork]":
         """List a request within this block.
 
         Args:
@@ -38,7 +38,7 @@ class InWork:
         Yields:
             The work on it.
         """
-        request = Work(request_id, calls, self._clock)
+        request = RequestWork(request_id, calls, self._clock)
         if _ID.fullmatch(request_id):
             self._requests[request] = None
         try:
@@ -58,7 +58,7 @@ class InWork:
         return (head + "".join(lines)).encode()
 
 
-class Work:
+class RequestWork:
     """On one request."""
 
     __slots__ = ("_clock", "_missing", "_started_at", "id")

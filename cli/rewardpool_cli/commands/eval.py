@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from rewardpool import FileReport
-from rewardpool._files.accuracy import Accuracy, Tally
+from rewardpool._files.accuracy import Accuracy, PairTally
 from rewardpool._files.forms import PAIRS
 from rewardpool._files.source import open_source
 from rewardpool_cli import screens
@@ -88,17 +88,17 @@ def table(accuracy: Accuracy) -> Table:
     return made
 
 
-def _sorted(accuracy: Accuracy) -> list[tuple[str, Tally]]:
+def _sorted(accuracy: Accuracy) -> list[tuple[str, PairTally]]:
     return sorted(accuracy.subsets.items())
 
 
-def _counts(tally: Tally) -> Mapping[str, int]:
+def _counts(tally: PairTally) -> Mapping[str, int]:
     return {"pairs": tally.pairs, "right": tally.right, "wrong": tally.wrong, "ties": tally.ties} | {
         "unscored": tally.unscored
     }
 
 
-def _cells(name: str, tally: Tally) -> list[str]:
+def _cells(name: str, tally: PairTally) -> list[str]:
     return [name, *(f"{count:,}" for count in _counts(tally).values()), _share(tally.accuracy)]
 
 

@@ -10,7 +10,7 @@ from rewardpool._gateway.opened import open_pool
 from rewardpool._gateway.running import key_for, parse_listen, serve
 from rewardpool._gateway.server import TEACHER, GatewaySettings, gateway_app
 from rewardpool._policy.text import PolicyText
-from rewardpool._rewards import Announcement
+from rewardpool._rewards import JobFacts
 from rewardpool_api.names import GATEWAY_TIMEOUT_SECONDS
 from rewardpool_cli import screens
 from rewardpool_cli.options import Namespace, PoolName
@@ -60,7 +60,7 @@ def gateway(
     # It stands for the job, whichever process of that asks.
     opening = open_pool(
         spec,
-        Announcement(rank=0, ranks=1),
+        JobFacts(rank=0, ranks=1),
         tokenizer=tokenizer,
         policy_tokenizer=policy_tokenizer,
         vocabulary=vocabulary,

@@ -126,7 +126,7 @@ def _text_of(file: Path, before: int | None, lines: int) -> tuple[list[str], int
 
 
 @dataclass(frozen=True)
-class Source:
+class LogSource:
     """A container of which there is, or was, a log."""
 
     pod: str
@@ -135,7 +135,7 @@ class Source:
     who: str
 
 
-def sources_of(pods: Iterable[dict[str, Any]], component: Component | None, *, previous: bool) -> Iterator[Source]:
+def sources_of(pods: Iterable[dict[str, Any]], component: Component | None, *, previous: bool) -> Iterator[LogSource]:
     """Every container that has started (or ended once, for `previous`), in the order of the pods' names."""
     for pod in sorted(pods, key=lambda found: str(found["metadata"]["name"])):
         part = pod["metadata"].get("labels", {}).get(names.LABEL_COMPONENT)
@@ -147,7 +147,7 @@ def sources_of(pods: Iterable[dict[str, Any]], component: Component | None, *, p
             has_log = bool(found.get("lastState")) if previous else "waiting" not in state or found.get("restartCount")
             if has_log:
                 who = pod["metadata"]["name"] if name == part else f"{pod['metadata']['name']}/{name}"
-                yield Source(pod["metadata"]["name"], name, str(found.get("containerID", "")), who)
+                yield LogSource(pod["metadata"]["name"], name, str(found.get("containerID", "")), who)
 
 
 async def _of_cluster(target: Target, component: Component | None, query: dict[str, str], *, follows: bool) -> None:
@@ -156,7 +156,7 @@ async def _of_cluster(target: Target, component: Component | None, query: dict[s
 
     async with connect(target) as cluster:
         name = (await cluster.pool(str(target.name))).metadata.name
-        streams: dict[Source, asyncio.Task[None]] = {}
+        streams: dict[LogSource, asyncio.Task[None]] = {}
         printer = Printer()
         try:
             while True:
@@ -177,8 +177,8 @@ async def _of_cluster(target: Target, component: Component | None, query: dict[s
 
 def _begin(
     cluster: "Cluster",
-    sources: list[Source],
-    streams: dict[Source, asyncio.Task[None]],
+    sources: list[LogSource],
+    streams: dict[LogSource, asyncio.Task[None]],
     query: dict[str, str],
     printer: Printer,
 ) -> None:
@@ -192,7 +192,7 @@ def _begin(
         )
 
 
-async def _copy(cluster: "Cluster", source: Source, query: dict[str, str], printer: Printer) -> None:
+async def _copy(cluster: "Cluster", source: LogSource, query: dict[str, str], printer: Printer) -> None:
     from rewardpool_kube.errors import KubeError
 
     asked = {**query, "container": source.container}

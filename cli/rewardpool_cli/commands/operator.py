@@ -52,10 +52,10 @@ def operator_run(
     Example: rewardpool operator run --namespace rl --lease rewardpool-system/rewardpool
     """
     from rewardpool_operator.front import Ports
-    from rewardpool_operator.main import Settings, run  # kopf comes with the extra `operator` only
+    from rewardpool_operator.main import FrontOptions, run  # kopf comes with the extra `operator` only
 
     run(
-        Settings(
+        FrontOptions(
             namespaces=tuple(namespace or ()),
             ports=Ports(health=health_port, metrics=metrics_port, page=page_port),
             front_socket=front_socket,
@@ -86,11 +86,11 @@ def operator_front(
 
     Example: rewardpool operator front --socket /run/rewardpool/front.sock --health-port 8081
     """
-    from rewardpool_operator.front import Ports, Settings, run
+    from rewardpool_operator.front import FrontOptions, Ports, run
 
     ports = Ports(health=health_port, metrics=metrics_port, page=page_port)
     run(
-        Settings(
+        FrontOptions(
             socket=socket,
             ports=ports,
             namespaces=tuple(namespace or ()),

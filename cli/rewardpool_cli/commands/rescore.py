@@ -11,7 +11,7 @@ from rich.table import Table
 
 from rewardpool import FileReport
 from rewardpool._files import ledger_in_s3
-from rewardpool._files.agreement import Agreement, Comparison
+from rewardpool._files.agreement import AgreementCounter, ScoreAgreement
 from rewardpool._files.ledger import LedgerRecords
 from rewardpool._rewards.config import parse_reward
 from rewardpool_cli import agreement_picture, screens
@@ -67,7 +67,7 @@ def rescore(
     if parsed.ledger is not None:
         raise RefusedError("ledger of --reward is not for rescore, which would add to what it reads: leave it out")
     names = [one.name for one in parsed.parts]
-    comparison = Comparison()
+    comparison = AgreementCounter()
     with ledger_in_s3.local(ledger) as path:
         source = LedgerRecords(path, names=names, part=part, failed_only=failed_only, origin=ledger)
         report = scored_source(spec, source, out, each=comparison.add)
@@ -81,7 +81,7 @@ def rescore(
     exit_unless(report.is_complete)
 
 
-def as_json(agreement: Agreement, report: FileReport, out: Path | None) -> dict[str, Any]:
+def as_json(agreement: ScoreAgreement, report: FileReport, out: Path | None) -> dict[str, Any]:
     """Return the result for programs."""
     return {
         **dataclasses.asdict(agreement),
@@ -91,7 +91,7 @@ def as_json(agreement: Agreement, report: FileReport, out: Path | None) -> dict[
     }
 
 
-def table(agreement: Agreement) -> Table:
+def table(agreement: ScoreAgreement) -> Table:
     """Return the result as a table for people."""
     made = Table(box=None, pad_edge=False, show_header=False)
     made.add_column(style="dim", no_wrap=True)

@@ -70,7 +70,7 @@ def score(
 
     Example: rewardpool score rows.jsonl --pool rl/skywork --out scores.jsonl
     """
-    question = Question(text=text or "", ground_truth=ground_truth, data_source=data_source, extra_info=extra_info)
+    question = SampleToScore(text=text or "", ground_truth=ground_truth, data_source=data_source, extra_info=extra_info)
     if out is not None:
         if text is None or [one for one in (prompt, response, messages) if one is not None]:
             raise RefusedError(
@@ -100,7 +100,7 @@ def score(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class SampleToScore:
     """Sample to score."""
 
     text: str
@@ -111,7 +111,7 @@ class Question:
 
 
 async def score_one(
-    question: Question, *, pool: str | None, adapter: str | None = None, wait_seconds: float
+    question: SampleToScore, *, pool: str | None, adapter: str | None = None, wait_seconds: float
 ) -> dict[str, Any]:
     """Score one sample.
 
@@ -149,7 +149,12 @@ async def score_one(
 
 
 def ask_about(
-    conversation: tuple[Any, Any], question: Question, *, pool: str | None, adapter: str | None, wait_seconds: float
+    conversation: tuple[Any, Any],
+    question: SampleToScore,
+    *,
+    pool: str | None,
+    adapter: str | None,
+    wait_seconds: float,
 ) -> dict[str, Any]:
     """Get the score of a response to a prompt, in the reward model's chat template.
 

@@ -17,7 +17,7 @@ from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.files import named, read_pool, read_text
 from rewardpool_cli.options import AsJson
 from rewardpool_simulator import builtin, policies
-from rewardpool_simulator.compare import Comparison, OnProgress, PolicyOutcome, compare
+from rewardpool_simulator.compare import OnProgress, PolicyComparison, PolicyOutcome, compare
 from rewardpool_simulator.run import PolicyFactory
 from rewardpool_simulator.shared import NAME, SharedComparison, SharedTrace, compare_shared, load_shared
 from rewardpool_simulator.trace import Trace, TraceError, parse_document, parse_trace
@@ -84,7 +84,7 @@ def simulate(
             screens.out.print(table(comparison), "")
 
 
-def table(comparison: Comparison) -> Table:
+def table(comparison: PolicyComparison) -> Table:
     """Return one trace's figures as a table."""
     made = Table(title=comparison.trace, title_justify="left", box=None, pad_edge=False, header_style="dim")
     made.add_column("policy", no_wrap=True)

@@ -25,7 +25,7 @@ from rewardpool_cli.errors import FAILED, CommandError, RefusedError
 from rewardpool_cli.files import named, read_pool, read_text
 from rewardpool_cli.options import AsJson, Namespace, pools_here
 from rewardpool_cli.targets import Target, Where, locate, pool_here
-from rewardpool_cli.verification import Comparison, OnProgress, Tolerance, compare, served_dtype
+from rewardpool_cli.verification import OnProgress, ScoreComparison, Tolerance, compare, served_dtype
 from rewardpool_cli.verification.determinism import Certificate
 from rewardpool_cli.verification.reference import NoReferenceError, Reference, scores_by_transformers
 from rewardpool_control.golden_set import GoldenSet, GoldenSetError, GoldenText, parse_golden_set
@@ -204,7 +204,7 @@ async def _in_cluster(target: Target) -> RewardPool:
         return await cluster.pool(str(target.name))
 
 
-def screen(comparison: Comparison, *, pool: str, reference: str, allowed: str) -> RenderableType:
+def screen(comparison: ScoreComparison, *, pool: str, reference: str, allowed: str) -> RenderableType:
     """Return the result as people read it."""
     holds = comparison.holds
     off = sum(not item.holds for item in comparison.items)
@@ -220,7 +220,7 @@ def screen(comparison: Comparison, *, pool: str, reference: str, allowed: str) -
     return Group(*lines, Text(""), histogram(comparison), Text(""), table(comparison))
 
 
-def histogram(comparison: Comparison) -> Table:
+def histogram(comparison: ScoreComparison) -> Table:
     """Return a table of how many texts differ by how much."""
     made = Table(box=None, pad_edge=False, header_style="dim", show_header=True)
     made.add_column("difference", no_wrap=True)
@@ -233,7 +233,7 @@ def histogram(comparison: Comparison) -> Table:
     return made
 
 
-def table(comparison: Comparison) -> Table:
+def table(comparison: ScoreComparison) -> Table:
     """The texts that are furthest off."""
     made = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("line", "expected", "pool", "difference", "allowed"):
@@ -319,7 +319,7 @@ def _words(tolerance: Tolerance, dtype: str | None) -> str:
 
 async def _compared(
     pool: RewardPool, adapter: str | None, texts: GoldenSet, tolerance: Tolerance, reference: Reference | None
-) -> Comparison:
+) -> ScoreComparison:
     samples = [item.text for item in texts.texts]
     if reference is None:
         known = [(item.line, item.text, item.expected) for item in texts.texts if item.expected is not None]

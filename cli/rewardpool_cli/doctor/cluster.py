@@ -46,7 +46,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class ClusterAnswers:
     """Answers of the API server."""
 
     version: str | Unknown
@@ -80,7 +80,7 @@ async def _check(target: Target, environ: Mapping[str, str]) -> list[Finding]:
         return [_line("kubeconfig", "ok", found), *lines(await _observe(cluster), namespace=cluster.namespace)]
 
 
-async def _observe(cluster: Cluster) -> Seen:
+async def _observe(cluster: Cluster) -> ClusterAnswers:
     version, served, fields, operators, *rights = await asyncio.gather(
         _answered(_version(cluster)),
         _answered(_served(cluster)),
@@ -89,7 +89,7 @@ async def _observe(cluster: Cluster) -> Seen:
         *(_answered(_may(cluster, verb)) for verb in RIGHTS),
     )
     granted = dict(zip(RIGHTS, rights, strict=True))
-    return Seen(version=version, served=served, fields=fields, operators=operators, rights=granted)
+    return ClusterAnswers(version=version, served=served, fields=fields, operators=operators, rights=granted)
 
 
 async def _answered(call: Awaitable[Any]) -> Any:
@@ -141,7 +141,7 @@ async def _may(cluster: Cluster, verb: str) -> bool:
     return (await cluster.kube.review(_REVIEWS, review)).get("allowed") is True
 
 
-def lines(seen: Seen, *, namespace: str) -> list[Finding]:
+def lines(seen: ClusterAnswers, *, namespace: str) -> list[Finding]:
     """From what was said to lines; pure."""
     if isinstance(seen.version, Unknown) and not seen.version.answered:
         # One reason, said once.
@@ -174,7 +174,7 @@ def _version_line(version: str | Unknown) -> Finding:
     return _line(name, "ok", version)
 
 
-def _crd_line(seen: Seen) -> Finding:
+def _crd_line(seen: ClusterAnswers) -> Finding:
     name = f"CRD {_CRD}"
     if isinstance(seen.served, Unknown):
         return _line(name, "failed", _not_known(seen.served), _FIRST, essential=True)
@@ -215,7 +215,7 @@ def _operator_line(operators: Mapping[str, str] | Unknown) -> Finding:
     return _line(name, "warning", f"{found}, and this program is {ours}", remedy)
 
 
-def _right_lines(seen: Seen, namespace: str) -> Iterator[Finding]:
+def _right_lines(seen: ClusterAnswers, namespace: str) -> Iterator[Finding]:
     for verb, allowed in seen.rights.items():
         name, essential = f"right to {verb} {names.PLURAL}", RIGHTS[verb]
         if isinstance(allowed, Unknown):

@@ -71,7 +71,7 @@ class Bin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ScoreComparison:
     """All texts, in the file's order."""
 
     items: tuple[Compared, ...]
@@ -153,7 +153,7 @@ class Comparison:
 
 def compare(
     expected: Sequence[tuple[int, str, float]], outcomes: Sequence[float | str], tolerance: Tolerance
-) -> Comparison:
+) -> ScoreComparison:
     """Put expected and live scores side by side.
 
     Args:
@@ -165,7 +165,7 @@ def compare(
         live, problem = (None, outcome) if isinstance(outcome, str) else (outcome, None)
         allowed = tolerance.at(score)
         items.append(Compared(line=line, text=text, expected=score, score=live, problem=problem, allowed=allowed))
-    return Comparison(items=tuple(items))
+    return ScoreComparison(items=tuple(items))
 
 
 def served_dtype(requested: str, *, of_checkpoint: str | None, engine: str) -> str | None:

@@ -37,7 +37,7 @@ Answer = tuple[float, ...] | str
 """Numbers of a sample, or why there are none."""
 
 
-class Condition(StrEnum):
+class Arrangement(StrEnum):
     """Ways of sending samples; each but ALONE is compared with it."""
 
     ALONE = "alone"
@@ -53,12 +53,12 @@ class Condition(StrEnum):
 
 
 _WORDS: Final = {
-    Condition.ALONE: "alone",
-    Condition.CACHED: "after a cache hit",
-    Condition.BATCHED: "in batches",
-    Condition.REORDERED: "in other orders",
-    Condition.CHUNKED: "long, all at once",
-    Condition.REPLICAS: "on every replica",
+    Arrangement.ALONE: "alone",
+    Arrangement.CACHED: "after a cache hit",
+    Arrangement.BATCHED: "in batches",
+    Arrangement.REORDERED: "in other orders",
+    Arrangement.CHUNKED: "long, all at once",
+    Arrangement.REPLICAS: "on every replica",
 }
 
 
@@ -73,10 +73,10 @@ class Samples:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class SendStep:
     """Requests of one condition, each with positions of its samples; the next step begins when all are answered."""
 
-    condition: Condition
+    condition: Arrangement
     requests: tuple[tuple[int, ...], ...]
     at_once: bool
 
@@ -114,7 +114,7 @@ def samples_of(texts: Sequence[str]) -> Samples:
     return Samples(items=items, groups=(range(len(items)),))
 
 
-def plan(samples: Samples, *, together: bool, seed: int) -> tuple[Step, ...]:
+def plan(samples: Samples, *, together: bool, seed: int) -> tuple[SendStep, ...]:
     """Return what a replica is asked, in this order.
 
     Args:
@@ -125,25 +125,25 @@ def plan(samples: Samples, *, together: bool, seed: int) -> tuple[Step, ...]:
     first, second = short[: len(short) // 2], short[len(short) // 2 :]
     shuffled = random.Random(seed).sample(short, k=len(short))  # noqa: S311 - nor is an order
 
-    def batches(condition: Condition, positions: Sequence[int], size: int) -> Step:
+    def batches(condition: Arrangement, positions: Sequence[int], size: int) -> SendStep:
         size = size if together else 1
         requests = tuple(tuple(positions[at : at + size]) for at in range(0, len(positions), size))
-        return Step(condition=condition, requests=requests, at_once=True)
+        return SendStep(condition=condition, requests=requests, at_once=True)
 
-    def singly(condition: Condition, positions: Iterable[int]) -> Step:
-        return Step(condition=condition, requests=tuple((at,) for at in positions), at_once=False)
+    def singly(condition: Arrangement, positions: Iterable[int]) -> SendStep:
+        return SendStep(condition=condition, requests=tuple((at,) for at in positions), at_once=False)
 
     steps = [
-        singly(Condition.ALONE, first),
-        singly(Condition.CACHED, first),
-        batches(Condition.BATCHED, second, BATCH),
-        singly(Condition.ALONE, second),
-        singly(Condition.CACHED, second),
-        batches(Condition.BATCHED, short, BATCH),
-        batches(Condition.REORDERED, short[::-1], BATCH),
-        batches(Condition.REORDERED, shuffled, SPLIT),
-        batches(Condition.CHUNKED, samples.long, 1),
-        singly(Condition.ALONE, samples.long),
+        singly(Arrangement.ALONE, first),
+        singly(Arrangement.CACHED, first),
+        batches(Arrangement.BATCHED, second, BATCH),
+        singly(Arrangement.ALONE, second),
+        singly(Arrangement.CACHED, second),
+        batches(Arrangement.BATCHED, short, BATCH),
+        batches(Arrangement.REORDERED, short[::-1], BATCH),
+        batches(Arrangement.REORDERED, shuffled, SPLIT),
+        batches(Arrangement.CHUNKED, samples.long, 1),
+        singly(Arrangement.ALONE, samples.long),
     ]
     return tuple(step for step in steps if step.requests)
 
@@ -169,10 +169,10 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class ArrangementResult:
     """One condition."""
 
-    condition: Condition
+    condition: Arrangement
     pairs: tuple[Pair, ...]
     """Empty where it was not measured."""
     ordered: int | None
@@ -229,7 +229,7 @@ class Certificate:
 
     replicas: tuple[str, ...]
     reference: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ArrangementResult, ...]
     remedies: tuple[str, ...]
     """Remedies, the first one first; empty where it holds."""
 
@@ -249,7 +249,7 @@ class Certificate:
 
 def certify(
     samples: Samples,
-    steps: Sequence[Step],
+    steps: Sequence[SendStep],
     measured: Sequence[Measured],
     tolerance: Tolerance,
     spec: RewardPoolSpec,
@@ -264,7 +264,7 @@ def certify(
         one.replica: {
             position: answer
             for step, answers in zip(steps, one.answers, strict=True)
-            if step.condition is Condition.ALONE
+            if step.condition is Arrangement.ALONE
             for position, answer in answers.items()
         }
         for one in measured
@@ -273,10 +273,10 @@ def certify(
     is_teacher = spec.model.type == "Teacher"
     findings = []
     compared: list[tuple[str, Mapping[int, Answer], Mapping[int, Answer]]]
-    for condition in Condition:
-        if condition is Condition.ALONE:
+    for condition in Arrangement:
+        if condition is Arrangement.ALONE:
             continue
-        if condition is Condition.REPLICAS:
+        if condition is Arrangement.REPLICAS:
             compared = [(name, answers, alone[reference]) for name, answers in alone.items() if name != reference]
         else:
             compared = [
@@ -292,7 +292,7 @@ def certify(
         ]
         counts = [_flips(samples.groups, answers, base) for _, answers, base in compared]
         findings.append(
-            Finding(
+            ArrangementResult(
                 condition=condition,
                 pairs=tuple(pairs),
                 ordered=None if is_teacher else sum(ordered for ordered, _ in counts),
@@ -350,16 +350,16 @@ def _flips(groups: Sequence[range], answers: Mapping[int, Answer], alone: Mappin
     return ordered, flips
 
 
-def _remedies(findings: Iterable[Finding], reference: str, spec: RewardPoolSpec) -> tuple[str, ...]:
+def _remedies(findings: Iterable[ArrangementResult], reference: str, spec: RewardPoolSpec) -> tuple[str, ...]:
     """Return the remedies; of what a replica does by itself the likeliest cause alone, since others follow from it."""
     silent: dict[str, str] = {}
-    broken: set[Condition] = set()
+    broken: set[Arrangement] = set()
     odd: set[str] = set()
     for finding in findings:
         for pair in finding.off:
             if pair.problem is not None:
                 silent.setdefault(pair.replica, pair.problem)
-            elif finding.condition is Condition.REPLICAS:
+            elif finding.condition is Arrangement.REPLICAS:
                 odd.add(pair.replica)
             else:
                 broken.add(finding.condition)
@@ -374,14 +374,14 @@ def _remedies(findings: Iterable[Finding], reference: str, spec: RewardPoolSpec)
     return tuple(remedies)
 
 
-def _setting(broken: set[Condition], spec: RewardPoolSpec) -> str:
+def _setting(broken: set[Arrangement], spec: RewardPoolSpec) -> str:
     engine = spec.engine
     # Teachers' engines keep no prefixes, and their steps are fixed: longer sequences need chunks.
     is_teacher = spec.model.type == "Teacher"
     setting = setting_against(
         engine.name,
-        cached=Condition.CACHED in broken and not is_teacher,
-        chunked=broken == {Condition.CHUNKED} and not is_teacher,
+        cached=Arrangement.CACHED in broken and not is_teacher,
+        chunked=broken == {Arrangement.CHUNKED} and not is_teacher,
         deterministic=engine.deterministic,
         args=engine.args,
         env=engine.variables,

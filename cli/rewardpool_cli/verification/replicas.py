@@ -26,7 +26,7 @@ from rewardpool_cli.verification.determinism import (
     Certificate,
     Measured,
     Samples,
-    Step,
+    SendStep,
     certify,
     own_samples,
     plan,
@@ -49,7 +49,7 @@ Progress = Callable[[str, int], AbstractContextManager[OnProgress]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replica:
+class CheckedReplica:
     """One worker."""
 
     name: str
@@ -57,7 +57,7 @@ class Replica:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class WorkerQuestions:
     """Questions to a pool's workers."""
 
     fields: Mapping[str, str]
@@ -97,13 +97,13 @@ async def certified(
         samples = samples_of(texts)
     steps = plan(samples, together=not is_teacher, seed=seed)
     top_k = min(TOP_K, spec.model.most_top_k) if is_teacher else None
-    asked = Asked(fields=endpoint.model_fields, key=endpoint.key, top_k=top_k)
+    asked = WorkerQuestions(fields=endpoint.model_fields, key=endpoint.key, top_k=top_k)
     with progress(name, len(replicas) * sum(len(step.requests) for step in steps)) as on_progress:
         measured = await measure(replicas, samples, steps, asked, on_progress=on_progress)
     return certify(samples, steps, measured, tolerance, spec)
 
 
-async def replicas_of(endpoint: Endpoint, pool: RewardPool) -> list[Replica]:
+async def replicas_of(endpoint: Endpoint, pool: RewardPool) -> list[CheckedReplica]:
     """Return the replicas of the pool's present revision that answer, the first MOST_REPLICAS by name.
 
     Raises:
@@ -116,7 +116,7 @@ async def replicas_of(endpoint: Endpoint, pool: RewardPool) -> list[Replica]:
         found = await _pods(endpoint.source, pool)
     else:
         found = [
-            (worker.revision, Replica(name=worker.name, url=worker.url))
+            (worker.revision, CheckedReplica(name=worker.name, url=worker.url))
             for worker in pool.status.workers
             if worker.phase == "Ready"
         ]
@@ -129,21 +129,21 @@ async def replicas_of(endpoint: Endpoint, pool: RewardPool) -> list[Replica]:
     return present[:MOST_REPLICAS]
 
 
-async def _pods(source: KubernetesSource, pool: RewardPool) -> list[tuple[str, Replica]]:
+async def _pods(source: KubernetesSource, pool: RewardPool) -> list[tuple[str, CheckedReplica]]:
     namespace = pool.metadata.namespace
     selector = f"{names.LABEL_POOL}={pool.metadata.name},{names.LABEL_COMPONENT}={names.COMPONENT_WORKER}"
     pods: list[Object] | None = await source.request(
         lambda kube: kube.list(PODS, namespace, selector=selector), f"pods in namespace {namespace}", verb="list"
     )
     workers = [worker_of(pod) for pod in pods or () if is_ready(pod)]
-    return [(one.revision, Replica(name=one.name, url=one.url)) for one in workers if one.url and one.active]
+    return [(one.revision, CheckedReplica(name=one.name, url=one.url)) for one in workers if one.url and one.active]
 
 
 async def measure(
-    replicas: Sequence[Replica],
+    replicas: Sequence[CheckedReplica],
     samples: Samples,
-    steps: Sequence[Step],
-    asked: Asked,
+    steps: Sequence[SendStep],
+    asked: WorkerQuestions,
     *,
     on_progress: OnProgress,
 ) -> list[Measured]:
@@ -171,9 +171,9 @@ class _Asker:
     def __init__(
         self,
         session: aiohttp.ClientSession,
-        replica: Replica,
+        replica: CheckedReplica,
         samples: Samples,
-        asked: Asked,
+        asked: WorkerQuestions,
         count: Callable[[], None],
     ) -> None:
         self._session = session
@@ -185,7 +185,7 @@ class _Asker:
         self._silent: str | None = None
         """Reason why it is asked nothing more."""
 
-    async def carry_out(self, steps: Sequence[Step]) -> Measured:
+    async def carry_out(self, steps: Sequence[SendStep]) -> Measured:
         answers = []
         for step in steps:
             if step.at_once:

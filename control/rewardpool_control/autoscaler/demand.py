@@ -39,7 +39,7 @@ NO_DEMAND_POLICY: Final = "no policy of the pool is Demand, so nothing is done f
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleet:
+class FleetState:
     """State of the fleet for the policy."""
 
     now: datetime
@@ -64,7 +64,9 @@ class Plans:
     """True if, by the announcements, no job sends samples now or within the next `PAUSE_SECONDS`."""
 
 
-def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Expected | None, *, fleet: Fleet) -> Plans:
+def plans(
+    policy: DemandPolicy, announcements: Sequence[Announcement], beat: Expected | None, *, fleet: FleetState
+) -> Plans:
     """Return the plans by the announcements, or by the beat of the load where there are none."""
     jobs = [_job(policy, announcement, fleet) for announcement in announcements]
     demands = [job.status for job in jobs][:SHOWN]
@@ -81,7 +83,7 @@ def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Exp
     return Plans(proposal=Proposal.whole(0, "no request, and no job announces samples"), demands=demands, is_gap=False)
 
 
-def _together(live: Sequence["_Job"], fleet: Fleet) -> Proposal:
+def _together(live: Sequence["_Job"], fleet: FleetState) -> Proposal:
     """Return the demand of all jobs: the sum of their bursts, and at least what they took together before."""
     asking = [job for job in live if job.exact > 0]
     reason = "; ".join(job.reason for job in asking or live)
@@ -115,7 +117,7 @@ class _Job:
     """True if all of it is wanted, and not just what is there."""
 
 
-def _job(policy: DemandPolicy, announcement: Announcement, fleet: Fleet) -> _Job:
+def _job(policy: DemandPolicy, announcement: Announcement, fleet: FleetState) -> _Job:
     demand = announcement.demand
     if demand is None or not announcement.is_live(fleet.now):
         return _Job(status=_status(announcement, now=fleet.now))
@@ -176,7 +178,7 @@ def _comes(demand: Demand, renewed: datetime, begins: datetime | None) -> bool:
     return begins < renewed + timedelta(seconds=demand.ends_in_seconds)
 
 
-def _worth(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[float, str]:
+def _worth(policy: DemandPolicy, demand: Demand, fleet: FleetState) -> tuple[float, str]:
     worth, words = _by_samples(policy, demand, fleet)
     usual = usual_worth(fleet.bursts, [demand.job])
     if usual <= worth:
@@ -184,7 +186,7 @@ def _worth(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[float, s
     return float(usual), f"{words}, and {usual} replicas at the height of the last bursts"
 
 
-def _by_samples(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[float, str]:
+def _by_samples(policy: DemandPolicy, demand: Demand, fleet: FleetState) -> tuple[float, str]:
     if demand.samples is None:
         return 1.0, "an unknown number of samples"
     samples = min(demand.samples, MAX_SAMPLES)
@@ -199,14 +201,14 @@ def _by_samples(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[flo
     return float(min(samples, fleet.most)), f"{samples} samples, and the rate of a replica is not known yet"
 
 
-def _due(worth: float, begins: datetime | None, demand: Demand, fleet: Fleet) -> float:
+def _due(worth: float, begins: datetime | None, demand: Demand, fleet: FleetState) -> float:
     if begins is None:
         # A job that loads may begin at any moment. One that trains and knows no beat yet keeps what it has.
         return worth if demand.phase == "Starting" else min(worth, fleet.current)
     return _due_at(worth, begins, fleet)
 
 
-def _due_at(worth: float, begins: datetime, fleet: Fleet) -> float:
+def _due_at(worth: float, begins: datetime, fleet: FleetState) -> float:
     ahead = (begins - fleet.now).total_seconds()
     if ahead <= fleet.lead_seconds:
         return worth
@@ -220,7 +222,7 @@ def _when(demand: Demand, begins: datetime | None) -> str:
     return "some time" if begins is None else f"from {begins:%H:%M:%S} on"
 
 
-def _by_the_beat(beat: Expected, fleet: Fleet) -> Proposal:
+def _by_the_beat(beat: Expected, fleet: FleetState) -> Proposal:
     exact = _due_at(float(beat.replicas), beat.begins, fleet)
     return Proposal(
         exact=exact,

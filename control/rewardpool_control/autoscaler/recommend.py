@@ -25,7 +25,7 @@ from rewardpool_api.status import DemandStatus, DesiredAt, Limit, ScalingDecisio
 from rewardpool_api.times import rfc3339
 from rewardpool_control.autoscaler import budget, bursts, demand, drain_time, limits, queue_depth, service_rate, starts
 from rewardpool_control.autoscaler.bursts import PAUSE_SECONDS
-from rewardpool_control.autoscaler.demand import Fleet, Plans
+from rewardpool_control.autoscaler.demand import FleetState, Plans
 from rewardpool_control.autoscaler.proposal import Proposal
 from rewardpool_control.autoscaler.service_rate import ServiceRate
 from rewardpool_control.autoscaler.signals import Signals, in_samples, samples_per_request, tokens_per_sample
@@ -274,7 +274,7 @@ def _plans(
     if policy is None:
         demands = demand.statuses(signals.announcements, now=signals.now)
         return Plans(proposal=Proposal.whole(0, ""), demands=demands, is_gap=False)
-    fleet = Fleet(
+    fleet = FleetState(
         now=signals.now,
         current=current,
         lead_seconds=starts.lead_seconds(memory.starts),

@@ -29,7 +29,7 @@ METRICS_PATIENCE_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class FoundCondition:
     """A condition before it is compared with the one said before."""
 
     status: Literal["True", "False", "Unknown"]
@@ -41,15 +41,15 @@ class Finding:
         return self.status == "True"
 
 
-def _yes(reason: str, message: str) -> Finding:
-    return Finding("True", reason, message)
+def _yes(reason: str, message: str) -> FoundCondition:
+    return FoundCondition("True", reason, message)
 
 
-def _no(reason: str, message: str = "") -> Finding:
-    return Finding("False", reason, message)
+def _no(reason: str, message: str = "") -> FoundCondition:
+    return FoundCondition("False", reason, message)
 
 
-def _not_for(failure: Failure | None) -> Finding | None:
+def _not_for(failure: Failure | None) -> FoundCondition | None:
     return None if failure is None else _no(failure.reason, failure.message)
 
 
@@ -105,14 +105,14 @@ class Facts:
 def conditions_of(facts: Facts, *, held: Failure | None = None) -> list[Condition]:
     """All conditions, each with the time since when it is what it is."""
     # Where the pool is held, it is not known whether it is as its spec declares.
-    unknown = None if held is None else Finding("Unknown", held.reason, held.message)
+    unknown = None if held is None else FoundCondition("Unknown", held.reason, held.message)
     stays = None if held is None else _no(held.reason, f"the size stays as it is: {held.message}")
     unasked = unknown if facts.lists is None else None
     resting = _resting(facts)
     serving = unasked or resting or _serving(facts)
     progressing = stays or _progressing(facts)
     degraded = _degraded(facts) if held is None else _yes(held.reason, held.message)
-    findings: dict[ConditionType, Finding] = {
+    findings: dict[ConditionType, FoundCondition] = {
         "Ready": unknown or _ready(facts, serving),
         "Serving": serving,
         "WorkersReady": unasked or resting or _workers_ready(facts),
@@ -128,7 +128,7 @@ def conditions_of(facts: Facts, *, held: Failure | None = None) -> list[Conditio
     return [_condition(facts.snapshot, kind, findings[kind]) for kind in CONDITION_TYPES if kind in findings]
 
 
-def _resting(facts: Facts) -> Finding | None:
+def _resting(facts: Facts) -> FoundCondition | None:
     status, staying, asleep = facts.sleeping.status, facts.staying, facts.asleep
     is_suspended = facts.snapshot.pool.spec.suspend
     if status is None or facts.ready > 0 or is_suspended or not any(worker.answering for worker in staying):
@@ -142,7 +142,7 @@ def _resting(facts: Facts) -> Finding | None:
     return _no(ConditionReason.FALLING_ASLEEP, message)
 
 
-def _ready(facts: Facts, serving: Finding) -> Finding:
+def _ready(facts: Facts, serving: FoundCondition) -> FoundCondition:
     """Return whether the pool is what its spec declares, which may be to serve no requests."""
     if facts.snapshot.pool.spec.suspend:
         return _yes(ConditionReason.SUSPENDED, "spec.suspend is set: no replica is wanted")
@@ -154,7 +154,7 @@ def _ready(facts: Facts, serving: Finding) -> Finding:
     return _stopped(facts) or blind or _rolling(facts, holds="False") or waits_for or replace(serving, status="True")
 
 
-def _serving(facts: Facts) -> Finding:
+def _serving(facts: Facts) -> FoundCondition:
     snapshot, scaling, staying = facts.snapshot, facts.scaling, facts.staying
     if facts.ready > 0:
         return _yes(ConditionReason.SERVING, f"{facts.ready} of {scaling.desired} replicas serve")
@@ -173,7 +173,7 @@ def _serving(facts: Facts) -> Finding:
     return _no(reason, f"{len(staying)} of {scaling.desired} replicas are starting{no_score}")
 
 
-def _workers_ready(facts: Facts) -> Finding:
+def _workers_ready(facts: Facts) -> FoundCondition:
     ready, desired = facts.ready, facts.scaling.desired
     if ready >= desired:
         return _yes(ConditionReason.ALL_READY, f"{ready} replicas serve")
@@ -183,7 +183,7 @@ def _workers_ready(facts: Facts) -> Finding:
     return _no(facts.failure.reason if facts.failure else waiting, message)
 
 
-def _router_ready(facts: Facts) -> Finding:
+def _router_ready(facts: Facts) -> FoundCondition:
     routers = [router for router in facts.snapshot.routers if not router.deleting]
     answering, wanted = sum(router.answering for router in routers), facts.snapshot.wanted_routers
     failure = next((router.failure for router in routers if router.failure), None)
@@ -197,7 +197,7 @@ def _router_ready(facts: Facts) -> Finding:
     return _yes(ConditionReason.ALL_READY, f"{answering} routers hold the right workers")
 
 
-def _gateway_ready(facts: Facts) -> Finding | None:
+def _gateway_ready(facts: Facts) -> FoundCondition | None:
     gateway = facts.snapshot.gateway
     if gateway is None:
         return None
@@ -210,7 +210,7 @@ def _gateway_ready(facts: Facts) -> Finding | None:
     )
 
 
-def _scaling_active(facts: Facts) -> Finding:
+def _scaling_active(facts: Facts) -> FoundCondition:
     snapshot, scaling = facts.snapshot, facts.snapshot.pool.spec.autoscaling
     if snapshot.pool.spec.suspend:
         return _no(ConditionReason.SUSPENDED, facts.scaling.reason)
@@ -234,7 +234,7 @@ def _scaling_active(facts: Facts) -> Finding:
     return _yes(reason, f"{facts.scaling.desired} replicas are wanted")
 
 
-def _progressing(facts: Facts) -> Finding:
+def _progressing(facts: Facts) -> FoundCondition:
     snapshot, rollout, download = facts.snapshot, facts.rollout, facts.model.download
     stopped = _stopped(facts)
     if stopped is not None:
@@ -265,17 +265,17 @@ def _progressing(facts: Facts) -> Finding:
     return _no(ConditionReason.STABLE, "nothing is changing")
 
 
-def _rolling(facts: Facts, *, holds: Literal["True", "False"]) -> Finding | None:
+def _rolling(facts: Facts, *, holds: Literal["True", "False"]) -> FoundCondition | None:
     rollout = facts.rollout
     if rollout is None or rollout.reason is None:
         return None
     message = f"rolling to revision {rollout.choice.target} from {', '.join(rollout.others)}"
     if rollout.replace_reason is not None:
         message += f"; replacing one by one, since there was no room: {rollout.replace_reason}"
-    return Finding(holds, rollout.reason, message)
+    return FoundCondition(holds, rollout.reason, message)
 
 
-def _stopped(facts: Facts) -> Finding | None:
+def _stopped(facts: Facts) -> FoundCondition | None:
     if facts.rollout is None:
         return None
     snapshot, choice, present = facts.snapshot, facts.rollout.choice, facts.snapshot.revision
@@ -293,7 +293,7 @@ def _stopped(facts: Facts) -> Finding | None:
     return None
 
 
-def _failed_revision(rollout: Rollout) -> Finding | None:
+def _failed_revision(rollout: Rollout) -> FoundCondition | None:
     """A present revision that failed, rolled back or with nothing to go back to."""
     failed, parity = rollout.memory.failed, rollout.choice.parity_failed
     if failed is not None:
@@ -304,7 +304,7 @@ def _failed_revision(rollout: Rollout) -> Finding | None:
     return None
 
 
-def _degraded(facts: Facts) -> Finding:
+def _degraded(facts: Facts) -> FoundCondition:
     snapshot, rollout = facts.snapshot, facts.rollout
     failed = _failed_revision(rollout) if rollout is not None else None
     if rollout is not None and failed is not None:
@@ -329,7 +329,7 @@ def _degraded(facts: Facts) -> Finding:
     return _no(ConditionReason.AS_EXPECTED) if failure is None else _yes(failure.reason, failure.message)
 
 
-def _with_failures(degraded: Finding, snapshot: Snapshot, progressing: Finding) -> Finding:
+def _with_failures(degraded: FoundCondition, snapshot: Snapshot, progressing: FoundCondition) -> FoundCondition:
     """The condition with what of the pool could not be read or written, the first of it as its reason."""
     failures = [*snapshot.failures, *_refusals(snapshot, progressing)]
     if not failures:
@@ -342,7 +342,7 @@ def _with_failures(degraded: Finding, snapshot: Snapshot, progressing: Finding) 
     return _yes(failures[0].reason, message)
 
 
-def _refusals(snapshot: Snapshot, progressing: Finding) -> list[Failure]:
+def _refusals(snapshot: Snapshot, progressing: FoundCondition) -> list[Failure]:
     """Pods that Kubernetes does not make, the first refusal alone."""
     refused = [*(worker_set.refused for worker_set in snapshot.worker_sets), snapshot.routers_refused]
     # A rollout that makes the room by itself says so; there is nothing for people to do.
@@ -387,7 +387,7 @@ def _sleepless(snapshot: Snapshot) -> Failure | None:
     return Failure(reason=ConditionReason.NO_SLEEP_HERE, message=message)
 
 
-def _sandboxed(facts: Facts) -> Finding | None:
+def _sandboxed(facts: Facts) -> FoundCondition | None:
     """Return whether the function is sandboxed, by the worst worker; None where there is none."""
     pool = facts.snapshot.pool
     if pool.spec.model.type != "Function":
@@ -406,8 +406,8 @@ def _sandboxed(facts: Facts) -> Finding | None:
         return _yes(ConditionReason.ENFORCED, f"tried and refused on {len(said)} workers: key, other calls, the server")
     before = pool.status.condition("Sandboxed")
     if before is not None and before.observed_generation == pool.metadata.generation:
-        return Finding(before.status, before.reason, before.message)  # of workers that have left since
-    return Finding("Unknown", ConditionReason.NOT_TRIED, "no worker has answered yet")
+        return FoundCondition(before.status, before.reason, before.message)  # of workers that have left since
+    return FoundCondition("Unknown", ConditionReason.NOT_TRIED, "no worker has answered yet")
 
 
 def _needed_metrics(snapshot: Snapshot) -> str | None:
@@ -429,7 +429,7 @@ def _blind(facts: Facts) -> Failure | None:
     return Failure(reason=ConditionReason.METRICS_UNAVAILABLE, message=message)
 
 
-def _condition(snapshot: Snapshot, kind: ConditionType, finding: Finding) -> Condition:
+def _condition(snapshot: Snapshot, kind: ConditionType, finding: FoundCondition) -> Condition:
     before = snapshot.pool.status.condition(kind)
     unchanged = before is not None and before.status == finding.status
     return Condition(

@@ -33,7 +33,7 @@ from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
 from rewardpool_operator.kubernetes.requeue import GATHER, ON_THE_WAY
-from rewardpool_operator.kubernetes.shared import Shared
+from rewardpool_operator.kubernetes.shared import SharedParts
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.kubernetes.workqueue import STUCK_SECONDS, Workers
 from rewardpool_operator.metrics import METRICS
@@ -97,7 +97,7 @@ class Manager:
         self._files = MountedFiles(
             kube, self.store, may_act=self._may_write, is_known=self._namespaces.is_known, gone=self._changed
         )
-        self._shared = Shared(
+        self._shared = SharedParts(
             kube=kube,
             session=session,
             store=self.store,

@@ -46,12 +46,12 @@ from rewardpool_operator.kubernetes.recorder import log_scaling
 from rewardpool_operator.kubernetes.requeue import (
     BUSY_SECONDS,
     FIXED,
-    Outcome,
+    PassOutcome,
     rest_of,
     seconds_until_next,
 )
-from rewardpool_operator.kubernetes.shared import Shared
-from rewardpool_operator.kubernetes.steps import Failing, Step, Steps
+from rewardpool_operator.kubernetes.shared import SharedParts
+from rewardpool_operator.kubernetes.steps import Failing, ReconcileStep, Steps
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, StoredPool, check_uid
 from rewardpool_operator.logs import about
 from rewardpool_operator.metrics import METRICS
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class PassInput:
     """Input of a pass when it polls routers and workers."""
 
     pool: RewardPool
@@ -74,7 +74,7 @@ class Seen:
 class PoolReconciler:
     """Keeps one pool, and not one of the same name that is made after it was deleted."""
 
-    def __init__(self, shared: Shared, key: Key, *, wake: Callable[[], None]) -> None:
+    def __init__(self, shared: SharedParts, key: Key, *, wake: Callable[[], None]) -> None:
         self.key = key
         self._kube = shared.kube
         self._store = shared.store
@@ -139,12 +139,12 @@ class PoolReconciler:
             self._defect(error, "a pass failed")
             self._credentials.suspect()
             self._busy_at = monotonic()
-            return max(BUSY_SECONDS, self._steps.pause(Step.DECISION)) * _jitter()
+            return max(BUSY_SECONDS, self._steps.pause(ReconcileStep.DECISION)) * _jitter()
         if self._steps.failing:
             self._busy_at = monotonic()
-            outcome = Outcome.BUSY if outcome is Outcome.QUIET else outcome
+            outcome = PassOutcome.BUSY if outcome is PassOutcome.QUIET else outcome
         if self._has_changed_since(objects.pool) or self._failures() != self._decided_with:
-            outcome = Outcome.CHANGED
+            outcome = PassOutcome.CHANGED
         return self._pause(outcome, acting, pools=pools)
 
     def _has_changed_since(self, looked_at: Object) -> bool:
@@ -158,7 +158,7 @@ class PoolReconciler:
         self._golden.close()
         self._credentials.close()
 
-    async def _pass(self, objects: Objects, acting: Acting, *, pools: int) -> Outcome:
+    async def _pass(self, objects: Objects, acting: Acting, *, pools: int) -> PassOutcome:
         self._decided_with = self._failures()
         if acting is Acting.FULL:
             await self._credentials.read(objects, pools=pools)
@@ -174,27 +174,29 @@ class PoolReconciler:
         pool = self._status.as_decided(stored.pool, objects.status)
         if acting is not Acting.FULL:
             message = "the API server does not answer, or refuses the operator's Lease"
-            self._steps.failed(Step.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, message)
+            self._steps.failed(ReconcileStep.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, message)
         elif self._acted is not Acting.FULL:
             # It answers again. What could not be written meanwhile is tried first, and said of only when it fails now.
-            self._steps.succeeded(Step.OBJECTS)
+            self._steps.succeeded(ReconcileStep.OBJECTS)
         self._acted = acting
         if not self._credentials.opens_routers:
-            return Outcome.QUIET if is_deleted else await self._without_keys(pool, objects, acting)
+            return PassOutcome.QUIET if is_deleted else await self._without_keys(pool, objects, acting)
         may_change = acting is Acting.FULL and self._oriented and not stored.problems and not is_deleted
         keys = await self._credentials.keys(pool, objects, may_change=may_change)
         tls = await self._credentials.certificate(pool, may_read=acting is Acting.FULL, pools=pools)
         self._check_uid()
-        seen = Seen(pool=pool, keys=keys, tls=tls, revision=pool.status.current_revision, acting=acting, pools=pools)
+        seen = PassInput(
+            pool=pool, keys=keys, tls=tls, revision=pool.status.current_revision, acting=acting, pools=pools
+        )
         if is_deleted:
             # Owner references take everything away, and writing now would only make it anew. While a finalizer keeps
             # the pool, its pods serve.
-            return Outcome.CHANGED if await self._keep_lists(seen, objects, set()) else Outcome.QUIET
+            return PassOutcome.CHANGED if await self._keep_lists(seen, objects, set()) else PassOutcome.QUIET
         held, wanted = self._why_held(stored, objects), None
         if held is None and (not self._credentials.known or self._are_claims_being_listed(stored.pool, objects)):
             # A Secret is being read still, which is no failure: without it nothing is decided, nor told.
             await self._keep_lists(seen, objects, set())
-            return Outcome.BUSY
+            return PassOutcome.BUSY
         if held is None:
             try:
                 wanted = self._wanted(stored, seen, objects)
@@ -210,15 +212,15 @@ class PoolReconciler:
         if held is None:
             try:
                 plan = decide(snapshot)
-                self._steps.succeeded(Step.DECISION)
+                self._steps.succeeded(ReconcileStep.DECISION)
             except Exception as error:
                 held = self._defect(error)
         if held is not None:
             plan, wanted = hold(self._with_failures(snapshot, cause=held), held), None
         changed = await self._carry_out(plan, wanted, seen, snapshot, objects)
-        return Outcome.BUSY if held is not None else Outcome.from_plan(plan, changed=changed)
+        return PassOutcome.BUSY if held is not None else PassOutcome.from_plan(plan, changed=changed)
 
-    def _wanted(self, stored: StoredPool, seen: Seen, objects: Objects) -> Rendered:
+    def _wanted(self, stored: StoredPool, seen: PassInput, objects: Objects) -> Rendered:
         # Never from the status, which always changes.
         keys, tls, pins = seen.keys, seen.tls, pins_of(seen.pool, objects)
         made_of = (stored.declared, keys, tls, pins)
@@ -233,7 +235,7 @@ class PoolReconciler:
         return wanted
 
     async def _carry_out(
-        self, plan: Plan, wanted: Rendered | None, seen: Seen, snapshot: Snapshot, objects: Objects
+        self, plan: Plan, wanted: Rendered | None, seen: PassInput, snapshot: Snapshot, objects: Objects
     ) -> bool:
         """Bring a plan about, the lists first; return whether another pass follows soon."""
         if seen.acting is not Acting.FULL or not self._oriented:
@@ -257,14 +259,14 @@ class PoolReconciler:
         """Raise PoolGoneError where the pool was deleted and made anew while something was waited for."""
         check_uid(self._store.pool(self.key), self.uid)
 
-    async def _snapshot(self, seen: Seen, objects: Objects) -> Snapshot:
+    async def _snapshot(self, seen: PassInput, objects: Objects) -> Snapshot:
         snapshot = await self._observer.snapshot(
             seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
         )
         self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
         return replace(snapshot, routers=self._lists.record(snapshot.routers))
 
-    async def _with_words(self, seen: Seen, snapshot: Snapshot, objects: Objects) -> Snapshot:
+    async def _with_words(self, seen: PassInput, snapshot: Snapshot, objects: Objects) -> Snapshot:
         """The snapshot with what people and jobs wrote; what cannot be read is as it was read last."""
         away = seen.acting is not Acting.FULL
         snapshot = replace(
@@ -272,8 +274,8 @@ class PoolReconciler:
             golden=await self._golden.golden(seen.pool, revision=seen.revision),
             announcements=await self._demands.observe(objects.leases, now=snapshot.now, away=away),
         )
-        self._steps.came_to(Step.GOLDEN_SET, ConditionReason.GOLDEN_SET_UNREADABLE, self._golden.refused)
-        self._steps.came_to(Step.DEMANDS, ConditionReason.DEMANDS_UNREADABLE, self._demands.refused)
+        self._steps.came_to(ReconcileStep.GOLDEN_SET, ConditionReason.GOLDEN_SET_UNREADABLE, self._golden.refused)
+        self._steps.came_to(ReconcileStep.DEMANDS, ConditionReason.DEMANDS_UNREADABLE, self._demands.refused)
         return self._with_failures(self._credentials.observed(snapshot))
 
     def _with_failures(self, snapshot: Snapshot, *, cause: Failure | None = None) -> Snapshot:
@@ -287,8 +289,8 @@ class PoolReconciler:
         METRICS.pass_failed("defect")
         # Its kind alone: its words may be of anybody's making.
         message = f"{type(error).__name__} in the operator; its log has more"
-        self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, message)
-        return next(one.as_failure() for one in self._steps.failing if one.step is Step.DECISION)
+        self._steps.failed(ReconcileStep.DECISION, ConditionReason.RECONCILE_FAILED, message)
+        return next(one.as_failure() for one in self._steps.failing if one.step is ReconcileStep.DECISION)
 
     def _why_held(self, stored: StoredPool, objects: Objects) -> Failure | None:
         """Return why only the routers' lists are kept; None when there is no cause for that, or none is known yet."""
@@ -304,19 +306,21 @@ class PoolReconciler:
 
     def _unread(self) -> Failure | None:
         """Return why the Secrets could not be read; None while they are being read for the first time."""
-        return next((one.as_failure() for one in self._steps.failing if one.step is Step.SECRETS), None)
+        return next((one.as_failure() for one in self._steps.failing if one.step is ReconcileStep.SECRETS), None)
 
-    async def _without_keys(self, pool: RewardPool, objects: Objects, acting: Acting) -> Outcome:
+    async def _without_keys(self, pool: RewardPool, objects: Objects, acting: Acting) -> PassOutcome:
         """An operator that was started while Secrets cannot be read: no router can be asked, and that is told."""
         cause = self._unread()
         if acting is not Acting.FULL or cause is None:
-            return Outcome.BUSY
+            return PassOutcome.BUSY
         plan = hold(snapshot_without_routers(pool, objects), cause, routers_asked=False)
         await self._status.reconcile(pool, objects.status, plan, held=True)
         METRICS.record_pool(pool, plan.status)
-        return Outcome.BUSY
+        return PassOutcome.BUSY
 
-    async def _beside_the_lists(self, writing: Coroutine[Any, Any, bool], seen: Seen, *, leaving: set[str]) -> bool:
+    async def _beside_the_lists(
+        self, writing: Coroutine[Any, Any, bool], seen: PassInput, *, leaving: set[str]
+    ) -> bool:
         """Write, and keep the routers' lists meanwhile: an API server that is slow holds up no router.
 
         Returns what the writing does. `leaving` are workers, by name, that this pass took off the lists.
@@ -333,7 +337,7 @@ class PoolReconciler:
                 await asyncio.wait({task})
         return task.result()
 
-    async def _keep_lists(self, seen: Seen, objects: Objects, leaving: set[str]) -> bool:
+    async def _keep_lists(self, seen: PassInput, objects: Objects, leaving: set[str]) -> bool:
         """Bring the lists to what the workers are and nothing else; return whether a router took a change."""
         snapshot = await self._snapshot(seen, objects)
         kept = kept_lists(snapshot, barred=frozenset(leaving))
@@ -341,7 +345,7 @@ class PoolReconciler:
         full = seen.acting is Acting.FULL and self._oriented
         return await (self._lists.reconcile(plan) if full else self._lists.restore(plan, snapshot.routers))
 
-    async def _write(self, seen: Seen, objects: Objects, plan: Plan, wanted: Rendered | None) -> bool:
+    async def _write(self, seen: PassInput, objects: Objects, plan: Plan, wanted: Rendered | None) -> bool:
         """Write everything of a plan but the lists; return whether another pass follows soon."""
         may_write_secrets = self._credentials.may_write
         changed = await self._owned.reconcile(seen.pool, objects, plan, wanted, may_write_secrets=may_write_secrets)
@@ -358,7 +362,8 @@ class PoolReconciler:
         failing = [
             one.as_failure()
             for one in self._steps.failing
-            if one.step is not Step.DECISION and (one.is_reported or one.reason is ConditionReason.APPLY_FAILED)
+            if one.step is not ReconcileStep.DECISION
+            and (one.is_reported or one.reason is ConditionReason.APPLY_FAILED)
         ]
         unseen = self._unseen()
         if unseen is not None:
@@ -377,9 +382,9 @@ class PoolReconciler:
                 log.warning("the stored pool is not valid, so its size stays as it is: %s", "; ".join(problems))
         return self._parsed
 
-    def _pause(self, outcome: Outcome, acting: Acting, *, pools: int) -> float:
+    def _pause(self, outcome: PassOutcome, acting: Acting, *, pools: int) -> float:
         now = monotonic()
-        if outcome is not Outcome.QUIET:
+        if outcome is not PassOutcome.QUIET:
             self._busy_at = now
         rest = rest_of(self._parsed.pool) if self._parsed is not None else FIXED
         pace = seconds_until_next(outcome, quiet_for=now - self._busy_at, rest=rest, pools=pools)

@@ -28,7 +28,7 @@ SOONER_SECONDS: Final = 1.5  # for a pool that was busy a moment ago
 _REPORTED_BY_WATCHES: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
 
 
-class Outcome(enum.Enum):
+class PassOutcome(enum.Enum):
     """Result of a pass, as far as the next one depends on it."""
 
     QUIET = enum.auto()
@@ -90,8 +90,8 @@ SECRETS: Final = Pace(4.0, 120.0, 8)  # one hundredth of a core
 
 
 _PAUSES: Final = {
-    Outcome.ANSWER: FIRST_SCORE_SECONDS,
-    Outcome.BUSY: BUSY_SECONDS,
+    PassOutcome.ANSWER: FIRST_SCORE_SECONDS,
+    PassOutcome.BUSY: BUSY_SECONDS,
 }
 
 
@@ -105,12 +105,12 @@ def rest_of(pool: RewardPool) -> Pace:
     return PARKED if pool.spec.autoscaling.parked else AT_ZERO
 
 
-def seconds_until_next(outcome: Outcome, *, quiet_for: float, rest: Pace, pools: int) -> float:
+def seconds_until_next(outcome: PassOutcome, *, quiet_for: float, rest: Pace, pools: int) -> float:
     """Return the seconds until the next pass."""
-    if outcome is Outcome.CHANGED:
+    if outcome is PassOutcome.CHANGED:
         # With many pools what was written has events, and those are gathered: a pass before them finds nothing.
         return max(AFTER_CHANGE_SECONDS, GATHER.seconds(pools))
-    if outcome is not Outcome.QUIET:
+    if outcome is not PassOutcome.QUIET:
         return _PAUSES[outcome]
     longest = rest.seconds(pools)
     # Half as long again as it has been quiet: grows by itself, without a count of passes. A thousand pools that are

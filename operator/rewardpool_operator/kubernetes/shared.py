@@ -17,7 +17,7 @@ from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shared:
+class SharedParts:
     """Objects that the reconcilers of all pools share."""
 
     kube: Kube

@@ -29,7 +29,7 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 BLIPS: Final = 1  # in a row, not reported yet: one call in a thousand is throttled
 
 
-class Step(StrEnum):
+class ReconcileStep(StrEnum):
     """Steps that fail alone, most important first."""
 
     SECRETS = "Secrets"
@@ -45,7 +45,7 @@ class Step(StrEnum):
 class Failing:
     """A step that failed the last time it was tried."""
 
-    step: Step
+    step: ReconcileStep
     reason: ConditionReason
     message: str
     since: datetime
@@ -76,19 +76,19 @@ class Steps:
         self._is_away = is_away
         self._clock = clock
         self._now = now
-        self._failing: dict[Step, Failing] = {}
+        self._failing: dict[ReconcileStep, Failing] = {}
 
     @property
     def failing(self) -> tuple[Failing, ...]:
         """Failing steps, most important first."""
-        return tuple(self._failing[step] for step in Step if step in self._failing)
+        return tuple(self._failing[step] for step in ReconcileStep if step in self._failing)
 
-    def pause(self, step: Step) -> float:
+    def pause(self, step: ReconcileStep) -> float:
         """Seconds until the step may be tried; 0 for one that does not fail."""
         failing = self._failing.get(step)
         return max(0.0, failing.not_before - self._clock()) if failing else 0.0
 
-    def came_to(self, step: Step, reason: ConditionReason, problem: str | None) -> None:
+    def came_to(self, step: ReconcileStep, reason: ConditionReason, problem: str | None) -> None:
         """The step was tried: done, or failed with this problem, which is logged and counted."""
         if problem is None:
             self.succeeded(step)
@@ -97,7 +97,7 @@ class Steps:
         is_news = self.failed(step, reason, problem)
         log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", step, problem)
 
-    def failed(self, step: Step, reason: ConditionReason, message: str) -> bool:
+    def failed(self, step: ReconcileStep, reason: ConditionReason, message: str) -> bool:
         """The step was tried and failed; whether that is news."""
         before = self._failing.get(step)
         attempts = before.attempts + 1 if before else 1
@@ -112,5 +112,5 @@ class Steps:
         )
         return before is None or before.message != message
 
-    def succeeded(self, step: Step) -> None:
+    def succeeded(self, step: ReconcileStep) -> None:
         self._failing.pop(step, None)

@@ -24,7 +24,7 @@ LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class CallLimits:
     """Settings of calls, and the limits of each.
 
     Attributes:
@@ -71,7 +71,7 @@ class Usage:
     processes: int
 
 
-def exceeded(usage: Usage, limits: Limits) -> Failed | None:
+def exceeded(usage: Usage, limits: CallLimits) -> Failed | None:
     """Return what becomes of a call that used more than it may; None of one that did not. Pure."""
     if usage.processes > MAX_PROCESSES:
         return Failed(f"the function had {usage.processes} processes at once; it may have {MAX_PROCESSES}")

@@ -44,7 +44,7 @@ class FunctionArguments:
 
 
 @dataclass(frozen=True)
-class Scored:
+class FunctionScore:
     """A score, and whatever else the function returned beside it."""
 
     value: float
@@ -67,7 +67,7 @@ class Failed:
     traceback: str = field(default="", compare=False)
 
 
-Outcome = Scored | Failed
+Outcome = FunctionScore | Failed
 
 
 def called(function: Callable[..., Any], arguments: Mapping[str, Any], memory: str = "") -> Outcome | None:
@@ -100,7 +100,11 @@ def read_result(result: Any) -> Outcome:
         what = "None" if result is None else f"{shown(result)} ({described(result)})"
         return Failed(f"the function returned {what}, not a number, a truth value, or a mapping with one under `score`")
     value = finite(number)
-    return Failed(f"the function returned {shown(number)}, no finite number") if value is None else Scored(value, info)
+    return (
+        Failed(f"the function returned {shown(number)}, no finite number")
+        if value is None
+        else FunctionScore(value, info)
+    )
 
 
 def _number(result: Any) -> Real | None:
@@ -194,7 +198,7 @@ def _limit_of(error: BaseException, memory: str) -> str:
 
 def to_wire(outcome: Outcome) -> dict[str, Any]:
     """Return an outcome as JSON values."""
-    if isinstance(outcome, Scored):
+    if isinstance(outcome, FunctionScore):
         return {"score": outcome.value, "info": outcome.info}
     return {"failed": outcome.message, "fault": outcome.fault, "traceback": outcome.traceback}
 
@@ -203,7 +207,7 @@ def from_wire(value: Any) -> Outcome:
     """Return an outcome from a frame, which the user's code may have written."""
     match value:
         case {"score": float() | int() as score, "info": dict() as info} if (number := finite(score)) is not None:
-            return Scored(number, info)
+            return FunctionScore(number, info)
         case {
             "failed": str() as message,
             "fault": "verifier" | "policy" | "infra" as fault,

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from rewardpool_runtime.descriptors import open_standard_streams
 from rewardpool_runtime.frames import Incoming, packed
-from rewardpool_runtime.functions.limits import ALL, Limits
+from rewardpool_runtime.functions.limits import ALL, CallLimits
 from rewardpool_runtime.functions.load import FunctionLoadError
 from rewardpool_runtime.functions.zygote import MAX_FORKS
 from rewardpool_runtime.guard.function import Boundary
@@ -45,7 +45,7 @@ class ParentEndedError(Exception):
     """The parent is gone, and its processes with it; another one can be started."""
 
 
-class Answer(NamedTuple):
+class ParentAnswer(NamedTuple):
     """Answer of the parent."""
 
     forked: Sequence[int]
@@ -112,7 +112,7 @@ class Parent:
         source: Mapping[str, str],
         *,
         further: Sequence[str],
-        limits: Limits,
+        limits: CallLimits,
         boundary: Boundary | None = None,
         here: bool = True,
     ) -> Loaded:
@@ -140,7 +140,7 @@ class Parent:
             reached=found["reached"],
         )
 
-    async def tend(self, pairs: Sequence[tuple[int, int]], *, end: Sequence[int], reap: Sequence[int]) -> Answer:
+    async def tend(self, pairs: Sequence[tuple[int, int]], *, end: Sequence[int], reap: Sequence[int]) -> ParentAnswer:
         """End processes, and fork one for each pair of descriptors: to talk by, and for what is printed.
 
         Raises:
@@ -150,7 +150,7 @@ class Parent:
         request = {"fork": len(pairs), "end": list(end), "reap": list(reap)}
         answer = await self._request(request, descriptors=descriptors, seconds=ANSWER_SECONDS)
         ended = {int(pid): status for pid, status in answer["ended"].items()}
-        return Answer(answer["forked"], ended, answer["problem"])
+        return ParentAnswer(answer["forked"], ended, answer["problem"])
 
     async def _request(self, request: Any, *, descriptors: Sequence[int] = (), seconds: float) -> Any:
         async with self._asking:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rewardpool_runtime.frames import Incoming, packed
-from rewardpool_runtime.functions.limits import LOOK_SECONDS, MAX_OUTPUT_BYTES, Limits, Usage, exceeded
+from rewardpool_runtime.functions.limits import LOOK_SECONDS, MAX_OUTPUT_BYTES, CallLimits, Usage, exceeded
 from rewardpool_runtime.functions.outcome import Outcome, from_wire
 from rewardpool_runtime.process_stat import used
 
@@ -24,7 +24,7 @@ class IsAsyncError(Exception):
     """The function returned something to be awaited, which another kind of process does."""
 
 
-class Call:
+class ProcessCall:
     """One call in a process.
 
     Attributes:
@@ -72,7 +72,7 @@ class FunctionProcess:
         self._incoming = Incoming()
         self._outgoing = bytearray()
         self._waits_to_write = False
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, ProcessCall] = {}
         with contextlib.ExitStack() as undo:
             self._sock, talk = socket.socketpair()
             undo.enter_context(self._sock)
@@ -96,9 +96,9 @@ class FunctionProcess:
         """True if it has answered all its calls, and lives."""
         return not self.has_ended and self._answered == self.served
 
-    def begin(self, arguments: Mapping[str, Any], *, label: str) -> Call:
+    def begin(self, arguments: Mapping[str, Any], *, label: str) -> ProcessCall:
         """Give it a call; raises ValueError, TypeError or RecursionError where arguments are no JSON."""
-        call = Call(self.served + 1, label)
+        call = ProcessCall(self.served + 1, label)
         frame = packed({"id": call.number, "arguments": arguments})
         self._calls[call.number] = call
         self.served += 1
@@ -131,7 +131,7 @@ class FunctionProcess:
             asyncio.get_running_loop().remove_writer(self._sock)
         self._waits_to_write = bool(self._outgoing)
 
-    def check(self, limits: Limits, now: float) -> None:
+    def check(self, limits: CallLimits, now: float) -> None:
         """Settle the call that is in it, where that used more than it may, or ended unseen."""
         for call in self._calls.values():
             if now - call.began < LOOK_SECONDS:
@@ -154,7 +154,7 @@ class FunctionProcess:
         for call in self._calls.values():
             call.settle(outcome)
 
-    def forget(self, call: Call) -> None:
+    def forget(self, call: ProcessCall) -> None:
         """Take out a call whose outcome is known or not wanted; what it printed is passed on."""
         if self._calls.pop(call.number, None) is None:
             return
@@ -228,7 +228,7 @@ class FunctionProcess:
                 self._answered += 1
                 call.settle(IsAsyncError() if rest.get("is_async") is True else from_wire(rest))
 
-    def _read_output(self, call: Call | None = None) -> None:
+    def _read_output(self, call: ProcessCall | None = None) -> None:
         """Read what was printed; whose it is, is known where one call alone is in the process."""
         if call is None:
             call = next(iter(self._calls.values())) if len(self._calls) == 1 else None
@@ -240,9 +240,9 @@ class FunctionProcess:
             if not part:
                 asyncio.get_running_loop().remove_reader(self._output)
                 return
-            self._keep(call or Call(0, ""), part)
+            self._keep(call or ProcessCall(0, ""), part)
 
-    def _keep(self, call: Call, part: bytes) -> None:
+    def _keep(self, call: ProcessCall, part: bytes) -> None:
         left = max(0, MAX_OUTPUT_BYTES - call.printed)
         call.printed += len(part)
         *lines, call.rest = (call.rest + part[:left]).split(b"\n")

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from rewardpool_runtime.functions.limits import LOOK_SECONDS, Limits
+from rewardpool_runtime.functions.limits import LOOK_SECONDS, CallLimits
 from rewardpool_runtime.functions.outcome import NO_FURTHER, Failed, FunctionArguments, Outcome
 from rewardpool_runtime.functions.parent import ParentEndedError, ending
 from rewardpool_runtime.functions.process import FunctionProcess, IsAsyncError, Printed, ProcessEndedError
-from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.functions.source import FunctionSource
 from rewardpool_runtime.functions.supply import NoProcessError, Supply
 from rewardpool_runtime.guard.function import Boundary
 
@@ -26,7 +26,7 @@ ATTEMPTS: Final = 3
 BLOCKED_SECONDS: Final = 5.0
 
 
-class Runner(Protocol):
+class CallRunner(Protocol):
     """Runs the function."""
 
     @property
@@ -107,9 +107,9 @@ class ProcessRunner:
 
     def __init__(
         self,
-        source: Source,
+        source: FunctionSource,
         *,
-        limits: Limits,
+        limits: CallLimits,
         env: Mapping[str, str],
         further: Mapping[str, Any] = NO_FURTHER,
         printed: Printed | None = None,

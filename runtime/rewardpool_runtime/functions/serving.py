@@ -15,7 +15,16 @@ from collections.abc import Callable
 from typing import Any
 
 from rewardpool_runtime.frames import Incoming, packed, receive
-from rewardpool_runtime.functions.outcome import LEFT_OUT, Failed, Outcome, Scored, called, failed, read_result, to_wire
+from rewardpool_runtime.functions.outcome import (
+    LEFT_OUT,
+    Failed,
+    FunctionScore,
+    Outcome,
+    called,
+    failed,
+    read_result,
+    to_wire,
+)
 
 Function = Callable[..., Any]
 
@@ -52,7 +61,7 @@ def _frame(number: int, answer: dict[str, Any]) -> bytes:
     except BaseException as error:  # it is too large, or the function changed what writes it
         problem = f"{type(error).__name__}: {error}"
     if "score" in answer:
-        answer = to_wire(Scored(answer["score"], {LEFT_OUT: {"(all of it)": f"cannot be sent: {problem}"}}))
+        answer = to_wire(FunctionScore(answer["score"], {LEFT_OUT: {"(all of it)": f"cannot be sent: {problem}"}}))
     else:
         answer = to_wire(Failed(f"what the function raised cannot be sent: {problem}"))
     return packed({"id": number, **answer})

@@ -14,7 +14,7 @@ from rewardpool_runtime.json_values import described
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class FunctionSource:
     """A function, for another process.
 
     Attributes:
@@ -29,7 +29,7 @@ class Source:
     folders: tuple[str, ...] = ()
 
     @classmethod
-    def from_function(cls, function: str | Callable[..., Any]) -> "Source":
+    def from_function(cls, function: str | Callable[..., Any]) -> "FunctionSource":
         """Return the source of a function: of one that is given in Python, by its name where it can be imported.
 
         Raises:

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from rewardpool_runtime.functions.limits import Limits
+from rewardpool_runtime.functions.limits import CallLimits
 from rewardpool_runtime.functions.load import FunctionLoadError
 from rewardpool_runtime.functions.parent import Loaded, Parent, ParentEndedError
 from rewardpool_runtime.functions.process import FunctionProcess, Printed, ProcessEndedError
-from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.functions.source import FunctionSource
 from rewardpool_runtime.functions.zygote import MAX_FORKS
 from rewardpool_runtime.guard.function import Boundary
 
@@ -39,9 +39,9 @@ class Supply:
 
     def __init__(
         self,
-        source: Source,
+        source: FunctionSource,
         *,
-        limits: Limits,
+        limits: CallLimits,
         env: Mapping[str, str],
         further: Collection[str],
         printed: Printed,

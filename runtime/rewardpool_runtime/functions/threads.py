@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rewardpool_runtime.functions.limits import ASYNC_CONCURRENCY, Limits
+from rewardpool_runtime.functions.limits import ASYNC_CONCURRENCY, CallLimits
 from rewardpool_runtime.functions.load import check_signature, load_function
 from rewardpool_runtime.functions.outcome import (
     NO_FURTHER,
@@ -33,7 +33,7 @@ class ThreadRunner:
     """Runs the function here: a coroutine on the event loop, anything else in threads."""
 
     def __init__(
-        self, function: str | Callable[..., Any], *, limits: Limits, further: Mapping[str, Any] = NO_FURTHER
+        self, function: str | Callable[..., Any], *, limits: CallLimits, further: Mapping[str, Any] = NO_FURTHER
     ) -> None:
         """Load the function; raises FunctionLoadError. The arguments are those of `ProcessRunner`."""
         self._function = load_function(function) if isinstance(function, str) else function

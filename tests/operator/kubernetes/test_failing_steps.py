@@ -181,7 +181,7 @@ async def test_a_status_that_cannot_be_written_is_told_elsewhere(around: Surroun
     around.declare(replicas=3)
     await looks(around)
     (failing,) = around.reconciler.failing
-    assert (failing.step, failing.reason) == (steps.Step.STATUS, "StatusNotWritten")
+    assert (failing.step, failing.reason) == (steps.ReconcileStep.STATUS, "StatusNotWritten")
     assert "not today" in failing.message
     around.kube.refused.clear()
     await looks(around)

@@ -9,7 +9,7 @@ import pytest
 
 from rewardpool_operator import main
 from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
-from rewardpool_operator.main import Settings, frame_settings, wiring
+from rewardpool_operator.main import OperatorOptions, frame_settings, wiring
 
 
 def test_kopf_writes_nothing_of_its_own() -> None:
@@ -33,13 +33,13 @@ def signals() -> Iterator[None]:
 def test_an_operator_that_is_stopped_before_kopf_runs_exits_with_0(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def serve(settings: Settings) -> None:
+    async def serve(settings: OperatorOptions) -> None:
         signal.raise_signal(number)
         await asyncio.Event().wait()
 
     monkeypatch.setattr(main, "serve", serve)
     with pytest.raises(SystemExit) as ended:
-        main.run(Settings())
+        main.run(OperatorOptions())
     assert ended.value.code == 0
 
 
@@ -53,22 +53,22 @@ async def test_kopf_watches_nothing() -> None:
 
 @pytest.mark.usefixtures("signals")
 def test_an_operator_whose_etcd_was_restored_ends_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve(settings: Settings) -> None:
+    async def serve(settings: OperatorOptions) -> None:
         raise ExceptionGroup("operator", [EtcdRestoredError("the version of pods went back from 9 to 5")])
 
     monkeypatch.setattr(main, "serve", serve)
     with pytest.raises(SystemExit, match=r"start the operator again \(the version of pods went back from 9 to 5"):
-        main.run(Settings())
+        main.run(OperatorOptions())
 
 
 @pytest.mark.usefixtures("signals")
 def test_a_defect_beside_a_restored_etcd_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve(settings: Settings) -> None:
+    async def serve(settings: OperatorOptions) -> None:
         raise ExceptionGroup("operator", [EtcdRestoredError("back"), ZeroDivisionError("a defect")])
 
     monkeypatch.setattr(main, "serve", serve)
     with pytest.raises(ExceptionGroup):
-        main.run(Settings())
+        main.run(OperatorOptions())
 
 
 class Running:

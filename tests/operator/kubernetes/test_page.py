@@ -21,7 +21,7 @@ from rewardpool_operator.kubernetes.page.api_server import Address, ApiServer, A
 from rewardpool_operator.kubernetes.page.offer import Offer
 from rewardpool_operator.kubernetes.page.reviews import (
     REMEMBER_SECONDS,
-    Remembered,
+    AnswerCache,
     ReviewRefusedError,
     Reviews,
     User,
@@ -219,7 +219,7 @@ async def test_answers_that_are_remembered_are_bounded() -> None:
         asked.append(question)
         return question
 
-    answers: Remembered[int, int] = Remembered(seconds=60.0, most=2)
+    answers: AnswerCache[int, int] = AnswerCache(seconds=60.0, most=2)
     for question in (1, 2, 3, 1):
         await answers.get(question, lambda question=question: ask(question))  # type: ignore[misc]
     assert asked == [1, 2, 3, 1]

@@ -23,8 +23,8 @@ from rewardpool_operator.kubernetes.requeue import (
     SCALING,
     SECRETS,
     STEP,
-    Outcome,
     Pace,
+    PassOutcome,
     rest_of,
     seconds_until_next,
 )
@@ -53,7 +53,7 @@ from rewardpool_operator.kubernetes.requeue import (
 def test_a_pool_is_looked_at_less_often_the_longer_it_is_quiet(
     quiet_for: float, rest: Pace, pools: int, seconds: float
 ) -> None:
-    assert seconds_until_next(Outcome.QUIET, quiet_for=quiet_for, rest=rest, pools=pools) == seconds
+    assert seconds_until_next(PassOutcome.QUIET, quiet_for=quiet_for, rest=rest, pools=pools) == seconds
 
 
 @given(st.floats(0, 1e6), st.sampled_from([FIXED, SCALING, AT_ZERO]), st.integers(1, 10_000))
@@ -61,14 +61,16 @@ def test_no_pool_with_replicas_is_looked_at_more_often_than_a_busy_one_nor_any_f
     quiet_for: float, rest: Pace, pools: int
 ) -> None:
     shortest = min(BUSY_SECONDS, rest.shortest)
-    assert shortest <= seconds_until_next(Outcome.QUIET, quiet_for=quiet_for, rest=rest, pools=pools) <= rest.longest
+    assert (
+        shortest <= seconds_until_next(PassOutcome.QUIET, quiet_for=quiet_for, rest=rest, pools=pools) <= rest.longest
+    )
 
 
 @pytest.mark.parametrize(
     ("rest", "pools"), [(SCALING, 100), (SCALING, 500), (FIXED, 180), (FIXED, 900), (AT_ZERO, 25), (AT_ZERO, 500)]
 )
 def test_the_looks_at_all_quiet_pools_together_are_bounded(rest: Pace, pools: int) -> None:
-    assert pools / seconds_until_next(Outcome.QUIET, quiet_for=3600.0, rest=rest, pools=pools) <= rest.per_second
+    assert pools / seconds_until_next(PassOutcome.QUIET, quiet_for=3600.0, rest=rest, pools=pools) <= rest.per_second
 
 
 SCALES = {"minReplicas": 0, "maxReplicas": 2, "policy": {"queueDepth": {"targetPerReplica": 8}}}
@@ -96,13 +98,13 @@ def test_a_pool_at_zero_that_a_request_may_wake_is_looked_at_most_often(
 def test_a_first_score_is_waited_for_in_short_steps() -> None:
     first = FirstScoreStatus(since="2026-01-01T00:00:00Z", seconds=1.0, waits_for="Answer")
     plan = Plan(status=RewardPoolStatus(first_score=first))
-    assert Outcome.from_plan(plan, changed=True) is Outcome.ANSWER
-    assert seconds_until_next(Outcome.ANSWER, quiet_for=0.0, rest=AT_ZERO, pools=1) == FIRST_SCORE_SECONDS
+    assert PassOutcome.from_plan(plan, changed=True) is PassOutcome.ANSWER
+    assert seconds_until_next(PassOutcome.ANSWER, quiet_for=0.0, rest=AT_ZERO, pools=1) == FIRST_SCORE_SECONDS
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 0.5), (500, 0.5), (1000, 1.0)])
 def test_after_a_change_a_pool_is_looked_at_soon_but_not_before_its_events(pools: int, seconds: float) -> None:
-    assert seconds_until_next(Outcome.CHANGED, quiet_for=0.0, rest=FIXED, pools=pools) == seconds
+    assert seconds_until_next(PassOutcome.CHANGED, quiet_for=0.0, rest=FIXED, pools=pools) == seconds
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 5.0), (200, 5.0), (1000, 25.0)])

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from rewardpool_api.status import KeyRotation
 from rewardpool_control.decide.events import key_events
 from rewardpool_operator.kubernetes.credentials.keys import Keys
-from rewardpool_operator.kubernetes.credentials.rotation import GRACE, OVERDUE, Progress, Step, next_step, progress_of
+from rewardpool_operator.kubernetes.credentials.rotation import (
+    GRACE,
+    OVERDUE,
+    RotationProgress,
+    RotationStep,
+    next_step,
+    progress_of,
+)
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 A, B, C = ("a" * 20, "b" * 20, "c" * 20)
@@ -25,13 +32,13 @@ CHANGING = replace(
 LATER = NOW + GRACE
 
 
-def step(keys: Keys, *, asked: str | None = "2", now: datetime = NOW, **progress: Any) -> Step:
-    return next_step(keys, Progress(**progress), asked=asked, now=now, new_key=lambda: "new")
+def step(keys: Keys, *, asked: str | None = "2", now: datetime = NOW, **progress: Any) -> RotationStep:
+    return next_step(keys, RotationProgress(**progress), asked=asked, now=now, new_key=lambda: "new")
 
 
 @pytest.mark.parametrize("asked", [None, "", "1"])
 def test_keys_that_nobody_asks_to_change_stay(asked: str | None) -> None:
-    assert step(SETTLED, asked=asked) == Step(keys=SETTLED)
+    assert step(SETTLED, asked=asked) == RotationStep(keys=SETTLED)
 
 
 def test_a_new_value_of_the_annotation_makes_a_next_key_for_workers_to_learn() -> None:
@@ -133,17 +140,17 @@ def rotation(phase: Any, message: str = "") -> KeyRotation:
     ],
 )
 def test_the_status_has_the_phase(keys: Keys, before: KeyRotation | None, phase: str | None) -> None:
-    said = progress_of(keys, Progress(), before, now=NOW)
+    said = progress_of(keys, RotationProgress(), before, now=NOW)
     assert (said.phase if said else None) == phase
 
 
 def test_a_wait_that_takes_too_long_names_whom_it_waits_for_once() -> None:
-    overdue = progress_of(PREPARING, Progress(refusing=("w1", "w2")), rotation("Preparing"), now=NOW + OVERDUE)
+    overdue = progress_of(PREPARING, RotationProgress(refusing=("w1", "w2")), rotation("Preparing"), now=NOW + OVERDUE)
     assert overdue is not None
     assert overdue.message == "for 10 minutes workers do not take the next key: w1, w2"
     (event,) = key_events(rotation("Preparing"), overdue)
     assert (event.type, event.reason) == ("Warning", "KeyRotationWaits")
-    again = progress_of(PREPARING, Progress(refusing=("w1",)), overdue, now=NOW + 2 * OVERDUE)
+    again = progress_of(PREPARING, RotationProgress(refusing=("w1",)), overdue, now=NOW + 2 * OVERDUE)
     assert again == overdue
     assert key_events(overdue, again) == ()
 
@@ -185,7 +192,7 @@ def test_trainers_are_never_told_a_key_that_a_worker_may_not_know(
     keys, now, made = SETTLED, NOW, count()
     for edit, workers_know, routers_new, asked in story:
         before = EDITS[edit](keys)
-        progress = Progress(refusing=() if workers_know else ("w",), outdated=() if routers_new else ("r",))
+        progress = RotationProgress(refusing=() if workers_know else ("w",), outdated=() if routers_new else ("r",))
         now += timedelta(seconds=20)
         keys = next_step(before, progress, asked=asked, now=now, new_key=lambda: f"generated-key-{next(made)}").keys
         assert keys.pool == keys.in_force

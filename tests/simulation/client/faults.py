@@ -13,7 +13,7 @@ from simulation.client.fleet import Asked, Fleet, Kind, Worker, http_answer
 from simulation.client.network import Address, Cable, NetworkLoop
 from simulation.virtual_time import VirtualTime
 
-from rewardpool._discovery.endpoint import Endpoint, RevisionModel
+from rewardpool._discovery.endpoint import Endpoint, ServedModel
 from rewardpool._discovery.pool_sources import LocalSource, SourceUnavailableError
 from rewardpool.errors import PoolNotReadyError
 
@@ -103,7 +103,7 @@ class Stage:
             served_name="judge",
             model_type=where.model_type,
             revisions=tuple(
-                RevisionModel(revision=one, source="org/judge", served_name="judge") for one in where.revisions
+                ServedModel(revision=one, source="org/judge", served_name="judge") for one in where.revisions
             ),
             is_fixed_size=where.is_fixed_size,
             origin="the simulation",

@@ -10,7 +10,7 @@ from rewardpool._client.answer import read_score as read_echoed_score
 from rewardpool._client.retry import RetryableError
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleTooLongError, ScoreError
 from rewardpool_api import contract
-from rewardpool_api.contract import CallerError, Echo, Signature, Worker
+from rewardpool_api.contract import AnsweringWorker, CallerError, Echo, Signature
 
 
 def body(*items: object, **fields: object) -> bytes:
@@ -261,4 +261,4 @@ def test_words_of_a_judge_for_another_request_are_refused() -> None:
 def test_a_name_of_a_worker_that_cannot_be_one_is_left_out(name: object) -> None:
     answer = json.dumps({"data": [{"embedding": [1.0]}], "worker": {"name": name, "seconds": 2.0}}).encode()
     echo = Echo("r-1", is_required=False)
-    assert read_echoed_score(200, answer, "s", echo=echo).by.worker == Worker(None, 2.0)
+    assert read_echoed_score(200, answer, "s", echo=echo).by.worker == AnsweringWorker(None, 2.0)

@@ -12,7 +12,7 @@ from support.posts import post
 
 from rewardpool._client import connect, http
 from rewardpool._client.connect import UnreachableError
-from rewardpool._client.exchange import Answer, BrokenError
+from rewardpool._client.exchange import BrokenError, HttpAnswer
 from rewardpool._client.http import HttpClient
 from rewardpool._client.target import target
 from rewardpool_api.contract import InvalidResponseError
@@ -80,7 +80,7 @@ async def serving(
             await server.wait_closed()
 
 
-async def ask(scripted: Scripted, client: HttpClient) -> Answer:
+async def ask(scripted: Scripted, client: HttpClient) -> HttpAnswer:
     to = target(f"http://127.0.0.1:{scripted.port}/v1/embeddings", key="secret", tls=None)
     return await post(client, to, b"x-request-id: 7\r\n", b"{}")
 
@@ -101,7 +101,7 @@ async def ask(scripted: Scripted, client: HttpClient) -> Answer:
 )
 async def test_an_answer_is_read_however_it_comes(pieces: list[bytes]) -> None:
     async with serving(pieces) as (scripted, client):
-        assert await ask(scripted, client) == Answer(200, b"4.5", None)
+        assert await ask(scripted, client) == HttpAnswer(200, b"4.5", None)
 
 
 async def test_a_request_has_what_a_router_needs_to_see() -> None:
@@ -226,7 +226,7 @@ async def test_a_compressed_answer_is_refused_by_name() -> None:
 
 async def test_retry_after_is_handed_on() -> None:
     async with serving([b"HTTP/1.1 429 Slow\r\nRETRY-AFTER: 7\r\nContent-Length: 0\r\n\r\n"]) as (scripted, client):
-        assert await ask(scripted, client) == Answer(429, b"", "7")
+        assert await ask(scripted, client) == HttpAnswer(429, b"", "7")
 
 
 async def test_nobody_at_the_address_is_said() -> None:
@@ -310,7 +310,7 @@ async def test_a_request_that_is_cancelled_in_the_moment_of_its_answer_takes_no_
 ) -> None:
     async with serving([OK], [OK]) as (scripted, client):
         first = asyncio.create_task(ask(scripted, client))
-        later: list[asyncio.Task[Answer]] = []
+        later: list[asyncio.Task[HttpAnswer]] = []
         free = client.free
 
         def free_and_use(connection: http._Connection) -> None:
@@ -342,7 +342,7 @@ async def test_who_waits_for_a_connection_and_leaves_takes_none(monkeypatch: pyt
         asked[1].cancel()
         first, left, last = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(left, asyncio.CancelledError)
-    assert (first, last, len(scripted.requests)) == (Answer(200, b"4.5", None), Answer(200, b"4.5", None), 2)
+    assert (first, last, len(scripted.requests)) == (HttpAnswer(200, b"4.5", None), HttpAnswer(200, b"4.5", None), 2)
 
 
 async def test_a_client_that_is_closed_ends_those_that_wait_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from support.fake_worker import hangs, right
 from support.quick_hedging import quick
 
 from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample
-from rewardpool._client.exchange import Answer
+from rewardpool._client.exchange import HttpAnswer
 from rewardpool._client.in_work import (
     ARRIVAL_SECONDS,
     LEAST_AGE_SECONDS,
@@ -66,7 +66,7 @@ class Asked:
         return self.in_work.verdict(request, sent_at=sent_at)
 
     def answer(self, body: bytes = SAID, status: int = 200) -> None:
-        self.questions[-1].ends(Answer(status, body, None))
+        self.questions[-1].ends(HttpAnswer(status, body, None))
 
 
 @pytest.mark.parametrize(("request_id", "verdict"), [("a-1-7", "in_work"), ("a-1-8", "in_work"), ("a-1-5", "lost")])

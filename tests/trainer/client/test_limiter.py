@@ -11,16 +11,16 @@ from support.fake_worker import FakeWorker, hangs, says
 from support.pauses import no_pause
 
 from rewardpool import RewardConfig, Sample
-from rewardpool._client.limiter import AdaptiveLimiter, Pace
+from rewardpool._client.limiter import AdaptiveLimit, AdaptiveLimiter
 from rewardpool._client.pool import injected_pool
 
 
 def test_it_begins_with_all_of_it() -> None:
-    assert Pace(64).limit == 64
+    assert AdaptiveLimit(64).limit == 64
 
 
 def test_too_much_halves_it_once_for_all_that_was_in_flight() -> None:
-    pace = Pace(64)
+    pace = AdaptiveLimit(64)
     for now in (10.0, 10.1, 10.2):
         pace.overloaded(sent_at=9.0, now=now)
     assert pace.limit == 32
@@ -29,21 +29,21 @@ def test_too_much_halves_it_once_for_all_that_was_in_flight() -> None:
 
 
 def test_it_stays_over_an_eighth_so_that_autoscaling_sees_the_demand() -> None:
-    pace = Pace(64)
+    pace = AdaptiveLimit(64)
     for now in range(100):
         pace.overloaded(sent_at=float(now), now=float(now))
     assert pace.limit == 8
 
 
 def test_slow_answers_alone_do_not_lower_it() -> None:
-    pace = Pace(64)
+    pace = AdaptiveLimit(64)
     for seconds in range(1, 1_000):
         pace.answered(float(seconds))
     assert pace.limit == 64
 
 
-def overloaded_once(most: int = 64) -> Pace:
-    pace = Pace(most)
+def overloaded_once(most: int = 64) -> AdaptiveLimit:
+    pace = AdaptiveLimit(most)
     pace.overloaded(sent_at=0.0, now=1.0)
     return pace
 
@@ -74,7 +74,7 @@ def test_samples_that_became_longer_do_not_hold_it_down_for_ever() -> None:
 
 @pytest.mark.parametrize("capacity", [10, 20, 40, 63])
 def test_a_server_that_refuses_beyond_its_capacity_is_kept_full_and_not_flooded(capacity: int) -> None:
-    pace, used, refused = Pace(64), 0, 0
+    pace, used, refused = AdaptiveLimit(64), 0, 0
     for second in range(1_000):
         sent = pace.limit
         served = min(sent, capacity)

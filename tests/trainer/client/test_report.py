@@ -3,7 +3,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from rewardpool._client.report import RECENT, Counters, Latency, Tally, summarise
+from rewardpool._client.report import RECENT, Counters, Latency, RunningMean, summarise
 
 
 def test_quantiles_are_by_nearest_rank() -> None:
@@ -37,13 +37,13 @@ def test_a_long_job_keeps_the_slowest_and_forgets_the_rest() -> None:
 
 def test_the_spread_of_scores_far_from_zero_is_theirs() -> None:
     scores = [1e6 + 0.1 * number for number in range(100)]
-    counters = Counters(tally=reduce(Tally.plus, scores, Tally()))
+    counters = Counters(tally=reduce(RunningMean.plus, scores, RunningMean()))
     announced = counters.job_scores()
     assert announced is not None
     assert (announced.mean, announced.standard_deviation) == pytest.approx((fmean(scores), pstdev(scores)))
 
 
 def test_scores_near_a_floats_limit_are_counted_and_have_no_mean() -> None:
-    announced = Counters(tally=reduce(Tally.plus, [1e308, -1e308], Tally())).job_scores()
+    announced = Counters(tally=reduce(RunningMean.plus, [1e308, -1e308], RunningMean())).job_scores()
     assert announced is not None
     assert (announced.count, announced.mean, announced.standard_deviation) == (2, None, None)

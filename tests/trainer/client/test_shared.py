@@ -8,7 +8,7 @@ import pytest
 from support.fake_worker import FakeWorker, says
 
 from rewardpool import Pool, RewardConfig, Sample
-from rewardpool._client.shared import Shared
+from rewardpool._client.shared import OpenRewards
 
 
 class Counted:
@@ -29,14 +29,14 @@ class Counted:
 
 
 async def test_whoever_asks_while_it_is_opened_gets_the_same_one() -> None:
-    thing, shared = Counted(), Shared()
+    thing, shared = Counted(), OpenRewards()
     assert await asyncio.gather(*(shared.get("a", thing.open) for _ in range(5))) == [1] * 5
     await shared.close()
     assert (thing.opened, thing.closed) == (1, 1)
 
 
 async def test_what_could_not_be_opened_is_tried_again_by_the_next() -> None:
-    thing, shared = Counted(failures=1), Shared()
+    thing, shared = Counted(failures=1), OpenRewards()
     with pytest.raises(ConnectionError):
         await shared.get("a", thing.open)
     assert await shared.get("a", thing.open) == 2
@@ -44,7 +44,7 @@ async def test_what_could_not_be_opened_is_tried_again_by_the_next() -> None:
 
 
 async def test_one_that_gives_up_leaves_it_to_the_others() -> None:
-    thing, shared = Counted(), Shared()
+    thing, shared = Counted(), OpenRewards()
     impatient, patient = (asyncio.create_task(shared.get("a", thing.open)) for _ in range(2))
     await asyncio.sleep(0)
     impatient.cancel()
@@ -53,7 +53,7 @@ async def test_one_that_gives_up_leaves_it_to_the_others() -> None:
 
 
 async def test_what_is_leased_is_closed_by_the_last_one_who_leaves() -> None:
-    thing, shared = Counted(), Shared()
+    thing, shared = Counted(), OpenRewards()
     async with shared.lease("a", thing.open) as first:
         async with shared.lease("a", thing.open) as second:
             assert first == second == 1
@@ -62,7 +62,7 @@ async def test_what_is_leased_is_closed_by_the_last_one_who_leaves() -> None:
 
 
 async def test_what_was_closed_is_opened_again_for_the_next() -> None:
-    thing, shared = Counted(), Shared()
+    thing, shared = Counted(), OpenRewards()
     for number in (1, 2):
         async with shared.lease("a", thing.open) as opened:
             assert opened == number
@@ -70,7 +70,7 @@ async def test_what_was_closed_is_opened_again_for_the_next() -> None:
 
 
 async def test_what_is_also_kept_for_good_outlives_its_leases() -> None:
-    thing, shared = Counted(), Shared()
+    thing, shared = Counted(), OpenRewards()
     await shared.get("a", thing.open)
     async with shared.lease("a", thing.open):
         pass
@@ -80,7 +80,7 @@ async def test_what_is_also_kept_for_good_outlives_its_leases() -> None:
 
 
 async def test_what_everybody_gave_up_while_it_was_opened_is_not_opened() -> None:
-    thing, shared = Counted(), Shared()
+    thing, shared = Counted(), OpenRewards()
     impatient = asyncio.create_task(shared.get("a", thing.open))
     await asyncio.sleep(0)
     impatient.cancel()

@@ -17,7 +17,7 @@ from support.score_waits import waits_on
 
 from cluster.processes import wait_until
 from rewardpool import BlockingPool, Pool, RewardConfig, Sample
-from rewardpool._client.report import Tally
+from rewardpool._client.report import RunningMean
 from rewardpool._demand.job import name_of
 from rewardpool._demand.writers import FileWriter, NotWrittenError
 from rewardpool.errors import ConfigError
@@ -96,7 +96,7 @@ async def test_the_raw_scores_of_this_process_are_announced_once_there_are_some(
     async with Pool(CONFIG) as pool:
         with pool.demand(ranks=2) as demand:
             assert demand.now().scores is None
-            pool._counters.tally = Tally().plus(0.25)
+            pool._counters.tally = RunningMean().plus(0.25)
             assert demand.now().scores == JobScores(count=1, mean=0.25, standard_deviation=0.0)
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from rewardpool._demand.announcer import LOOK_SECONDS, REFUSED_SECONDS, RENEW_SECONDS, WRITE_SECONDS, Announcer
-from rewardpool._demand.cadence import Cadence, Plan
+from rewardpool._demand.announcer import LOOK_SECONDS, REFUSED_SECONDS, RENEW_SECONDS, WRITE_SECONDS, DemandAnnouncer
+from rewardpool._demand.cadence import Cadence, GivenCadence
 from rewardpool._demand.writers import NotWrittenError
 from rewardpool_api.demand import LEASE_SECONDS, Demand
 
@@ -58,9 +58,9 @@ class Job:
         """`tokens_per_sample` is said until the first event, and then from it on."""
         self._events = list(events)
         self.now = 0.0
-        self.cadence = Cadence("job", Plan(samples=8))
+        self.cadence = Cadence("job", GivenCadence(samples=8))
         self.writer = FakeWriter(lambda: self.now, failures or {})
-        self.announcer = Announcer(
+        self.announcer = DemandAnnouncer(
             self.writer,
             lambda: self.cadence.demand(self.now).model_copy(
                 update={"tokens_per_sample": tokens_per_sample[0 if len(self._events) == len(events) else -1]}
@@ -201,9 +201,9 @@ def test_an_end_that_nobody_takes_is_waited_for_only_so_long(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rewardpool._demand.announcer.END_SECONDS", 0.1)
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     writer = FakeWriter(lambda: 0.0, dict.fromkeys(range(1000), AWAY))
-    announcer = Announcer(writer, lambda: cadence.demand(0.0))
+    announcer = DemandAnnouncer(writer, lambda: cadence.demand(0.0))
     announcer.start()
     cadence.ends()
     announcer.end()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool._demand.cadence import FEW, FEW_SHARE, MAX_BURSTS, STALL_SECONDS, Cadence, Plan, next_gap
+from rewardpool._demand.cadence import FEW, FEW_SHARE, MAX_BURSTS, STALL_SECONDS, Cadence, GivenCadence, next_gap
 from rewardpool_api.demand import LEASE_SECONDS, MAX_SAMPLES, MAX_SECONDS, Demand, dump_demand, parse_demand
 
 
@@ -21,9 +21,9 @@ def step(cadence: Cadence, at: float, *, comes: tuple[float, ...] = (), update: 
         cadence.update_begins(at + update)
 
 
-def steady(*, steps: int = 4, plan: Plan | None = None, **how: Any) -> Cadence:
+def steady(*, steps: int = 4, plan: GivenCadence | None = None, **how: Any) -> Cadence:
     """A job in the update of a step that began at 0; every 100 s a rollout of 60 s, with samples from 20 s to 50 s."""
-    cadence = Cadence("job", plan or Plan(), **how)
+    cadence = Cadence("job", plan or GivenCadence(), **how)
     for number in range(steps):
         step(cadence, 100.0 * (number + 1 - steps), comes=(20, 30, 40, 50), update=60)
     return cadence
@@ -35,12 +35,12 @@ def figures(demand: Demand) -> dict[str, Any]:
 
 
 def test_before_the_first_rollout_a_job_starts_and_knows_only_what_it_was_told() -> None:
-    demand = Cadence("job", Plan(samples=1024, steps=10)).demand(5.0)
+    demand = Cadence("job", GivenCadence(samples=1024, steps=10)).demand(5.0)
     assert figures(demand) == {"phase": "Starting", "samples": 1024, "spread_seconds": 0.0, "stalled": False}
 
 
 def test_in_its_first_rollout_nothing_is_known_yet() -> None:
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     step(cadence, 0.0, comes=(1, 2))
     assert figures(cadence.demand(3.0)) == {"phase": "Rollout", "spread_seconds": 0.0, "stalled": False}
 
@@ -58,7 +58,7 @@ def test_in_an_update_the_next_bursts_first_sample_is_foreseen() -> None:
 
 def test_a_burst_that_is_overdue_comes_at_any_moment_and_never_in_the_past() -> None:
     assert steady().demand(500.0).starts_in_seconds == 20.0
-    assert steady(plan=Plan(every_seconds=100)).demand(500.0).starts_in_seconds == 20.0
+    assert steady(plan=GivenCadence(every_seconds=100)).demand(500.0).starts_in_seconds == 20.0
 
 
 def test_while_samples_come_no_other_burst_is_foreseen() -> None:
@@ -68,7 +68,7 @@ def test_while_samples_come_no_other_burst_is_foreseen() -> None:
 
 
 def test_one_slow_step_does_not_move_the_beat() -> None:
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     for begins in (0.0, 100.0, 200.0, 900.0, 1000.0):
         step(cadence, begins, comes=(20, 50), update=60)
     demand = cadence.demand(1060.0)
@@ -76,7 +76,7 @@ def test_one_slow_step_does_not_move_the_beat() -> None:
 
 
 def test_a_job_that_changes_its_pace_is_followed() -> None:
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     for number in range(30):
         step(cadence, 100.0 * number)
     for number in range(8):
@@ -85,7 +85,7 @@ def test_a_job_that_changes_its_pace_is_followed() -> None:
 
 
 def test_the_earliest_first_sample_counts_as_a_cold_pool_costs_more_than_a_warm_one() -> None:
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     for begins, first in ((0.0, 20), (100.0, 5), (200.0, 50), (300.0, 50)):
         step(cadence, begins, comes=(first,), update=60)
     assert cadence.demand(360.0).starts_in_seconds == 40.0 + 5.0
@@ -129,7 +129,7 @@ def test_of_gaps_that_differ_by_a_tenth_each_way_none_is_an_exception(middle: fl
 
 
 def test_standing_still_in_an_update_is_not_part_of_the_gap_and_puts_the_next_burst_off() -> None:
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     step(cadence, 0.0, update=10)
     cadence.waits(10.0, 1)
     cadence.waits(70.0, -1)
@@ -143,7 +143,7 @@ def test_standing_still_in_an_update_is_not_part_of_the_gap_and_puts_the_next_bu
 
 
 def test_samples_that_the_client_had_no_room_for_came_when_they_would_have() -> None:
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     step(cadence, 0.0, comes=(1.0, 2.0))
     cadence.held_back(30.0)
     cadence.samples_come(33.0)
@@ -165,20 +165,20 @@ def long_burst(cadence: Cadence, at: float, *, samples: int, tokens: int | None)
 
 
 def test_a_burst_has_as_many_tokens_as_the_last_ones_had_in_the_middle() -> None:
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     for number, tokens in enumerate((100, 9000, 110)):
         long_burst(cadence, 10.0 * number, samples=4, tokens=tokens)
     assert (cadence.demand(25.0).samples, cadence.demand(25.0).tokens) == (4, 440)
 
 
 def test_the_tokens_of_all_ranks_are_reckoned_from_those_that_one_sees() -> None:
-    cadence = Cadence("job", Plan(samples=64), sees_all=False)
+    cadence = Cadence("job", GivenCadence(samples=64), sees_all=False)
     long_burst(cadence, 0.0, samples=4, tokens=500)
     assert cadence.demand(3.0).tokens == 64 * 500
 
 
 def test_in_the_first_burst_the_samples_that_came_say_how_long_they_are() -> None:
-    cadence = Cadence("job", Plan(samples=64))
+    cadence = Cadence("job", GivenCadence(samples=64))
     cadence.rollout_begins(0.0)
     assert cadence.demand(1.0).tokens is None
     cadence.samples_come(1.0, tokens=300)
@@ -186,7 +186,7 @@ def test_in_the_first_burst_the_samples_that_came_say_how_long_they_are() -> Non
 
 
 def test_samples_of_unknown_length_have_no_tokens() -> None:
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     long_burst(cadence, 0.0, samples=4, tokens=None)
     assert (cadence.demand(3.0).samples, cadence.demand(3.0).tokens) == (4, None)
 
@@ -201,30 +201,30 @@ def test_one_rank_of_several_does_not_take_its_samples_for_all_of_them() -> None
 @pytest.mark.parametrize(
     ("plan", "expected"),
     [
-        (Plan(samples=7), {"samples": 7}),
-        (Plan(samples=2 * MAX_SAMPLES), {"samples": MAX_SAMPLES}),
-        (Plan(every_seconds=80), {"every_seconds": 80.0, "starts_in_seconds": 30.0}),
-        (Plan(steps=5), {"ends_in_seconds": 50.0 + 100.0}),
-        (Plan(steps=14, every_seconds=80), {"ends_in_seconds": 30.0 + 800.0}),
-        (Plan(steps=10**9), {"ends_in_seconds": MAX_SECONDS}),
+        (GivenCadence(samples=7), {"samples": 7}),
+        (GivenCadence(samples=2 * MAX_SAMPLES), {"samples": MAX_SAMPLES}),
+        (GivenCadence(every_seconds=80), {"every_seconds": 80.0, "starts_in_seconds": 30.0}),
+        (GivenCadence(steps=5), {"ends_in_seconds": 50.0 + 100.0}),
+        (GivenCadence(steps=14, every_seconds=80), {"ends_in_seconds": 30.0 + 800.0}),
+        (GivenCadence(steps=10**9), {"ends_in_seconds": MAX_SECONDS}),
     ],
 )
-def test_what_the_trainer_tells_wins_over_what_was_learned(plan: Plan, expected: dict[str, Any]) -> None:
+def test_what_the_trainer_tells_wins_over_what_was_learned(plan: GivenCadence, expected: dict[str, Any]) -> None:
     said = figures(steady(plan=plan).demand(70.0))
     assert {name: said[name] for name in expected} == expected
 
 
 def test_after_the_last_burst_the_job_is_over_before_another_would_come() -> None:
-    demand = steady(plan=Plan(steps=4)).demand(70.0)
+    demand = steady(plan=GivenCadence(steps=4)).demand(70.0)
     assert demand.ends_in_seconds == demand.starts_in_seconds
 
 
 def test_more_bursts_than_were_planned_make_the_end_unknown() -> None:
-    assert steady(plan=Plan(steps=3)).demand(70.0).ends_in_seconds is None
+    assert steady(plan=GivenCadence(steps=3)).demand(70.0).ends_in_seconds is None
 
 
 def test_a_last_burst_that_is_overdue_is_not_over_before_its_announcement_is() -> None:
-    cadence = steady(plan=Plan(steps=5))
+    cadence = steady(plan=GivenCadence(steps=5))
     cadence.rollout_begins(100.0)
     assert cadence.demand(150.0).ends_in_seconds == 50.0
     assert cadence.demand(900.0).ends_in_seconds == LEASE_SECONDS
@@ -252,7 +252,7 @@ def test_a_job_stands_still_when_it_waits_and_nothing_else_comes(
 
 
 def test_an_update_before_any_rollout_changes_nothing() -> None:
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     cadence.update_begins(1.0)
     assert cadence.phase == "Starting"
 
@@ -274,11 +274,11 @@ def test_what_has_ended_does_not_begin_again() -> None:
 @pytest.mark.parametrize(
     ("make", "error"),
     [
-        (lambda: Plan(samples=-1), ValueError),
-        (lambda: Plan(steps=1.5), TypeError),
-        (lambda: Plan(every_seconds=0), ValueError),
-        (lambda: Plan(every_seconds=float("nan")), ValueError),
-        (lambda: Cadence("job", Plan()).rollout_begins(0.0, samples=-1), ValueError),
+        (lambda: GivenCadence(samples=-1), ValueError),
+        (lambda: GivenCadence(steps=1.5), TypeError),
+        (lambda: GivenCadence(every_seconds=0), ValueError),
+        (lambda: GivenCadence(every_seconds=float("nan")), ValueError),
+        (lambda: Cadence("job", GivenCadence()).rollout_begins(0.0, samples=-1), ValueError),
     ],
 )
 def test_figures_that_make_no_sense_are_refused_where_they_are_told(
@@ -289,7 +289,7 @@ def test_figures_that_make_no_sense_are_refused_where_they_are_told(
 
 
 plans = st.builds(
-    Plan,
+    GivenCadence,
     samples=st.none() | st.integers(0, 2 * MAX_SAMPLES),
     steps=st.none() | st.integers(0, 20),
     every_seconds=st.none() | st.floats(0.1, MAX_SECONDS),
@@ -327,7 +327,7 @@ def played(cadence: Cadence, script: list[tuple[float, str]]) -> float:
 
 @given(plan=plans, script=st.lists(calls, max_size=60), sees_all=st.booleans(), later=st.floats(0.0, 1e7))
 def test_whatever_a_job_does_its_demand_is_one_that_the_operator_understands(
-    plan: Plan, script: list[tuple[float, str]], sees_all: bool, later: float
+    plan: GivenCadence, script: list[tuple[float, str]], sees_all: bool, later: float
 ) -> None:
     cadence = Cadence("job", plan, sees_all=sees_all)
     demand = cadence.demand(played(cadence, script) + later)
@@ -345,7 +345,7 @@ def test_whatever_a_job_does_its_demand_is_one_that_the_operator_understands(
 def test_the_beat_of_an_even_job_is_foreseen_exactly(
     rollout: float, gap: float, lead: float, spread: float, steps: int, into: float
 ) -> None:
-    cadence = Cadence("job", Plan())
+    cadence = Cadence("job", GivenCadence())
     first = lead * rollout
     last = first + spread * (rollout - first)
     for number in range(steps):

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool._files.agreement import Agreement, Comparison
+from rewardpool._files.agreement import AgreementCounter, ScoreAgreement
 
 
-def compared(*rows: tuple[str, float | None, float | None]) -> Agreement:
-    comparison = Comparison()
+def compared(*rows: tuple[str, float | None, float | None]) -> ScoreAgreement:
+    comparison = AgreementCounter()
     for group, before, now in rows:
         record: dict[str, Any] = {"group": group, "part": "length", "before": before, "components": {"other": now}}
         comparison.add(record)
@@ -42,7 +42,7 @@ def test_rows_without_a_score_are_counted_and_not_compared() -> None:
 
 
 def test_the_raw_score_of_the_part_is_compared_and_not_the_total() -> None:
-    comparison = Comparison()
+    comparison = AgreementCounter()
     comparison.add(
         {"group": "a", "part": "b", "before": 2.0, "score": 7.0, "components": {"a": 5.0, "b": 2.0}},
     )

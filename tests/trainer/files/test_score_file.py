@@ -19,7 +19,7 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 from rewardpool import ConfigError, FileReport, LedgerReport, PoolError, Reward
 from rewardpool._files.forms import FileRow
 from rewardpool._files.journal import Journal
-from rewardpool._files.progress import Lines, Pace, Progress, Show, silent
+from rewardpool._files.progress import FileProgress, Lines, RateMeter, Show, silent
 from rewardpool._files.results import fault_of, record_of
 from rewardpool._files.score import identity_of, score_file
 from rewardpool._files.source import open_source
@@ -146,7 +146,7 @@ def interrupted_after(rows: int, file: Path, out: Path, *, done: list[str]) -> N
         done.append(solution_str)
         return length(solution_str)
 
-    def show(progress: Progress) -> None:
+    def show(progress: FileProgress) -> None:
         if progress.done >= rows:
             raise KeyboardInterrupt
 
@@ -318,7 +318,7 @@ async def test_a_pool_scores_a_file_and_its_revisions_are_told(tmp_path: Path, m
 
 def test_progress_has_the_rate_of_the_last_half_minute_and_the_time_left() -> None:
     now = [0.0]
-    pace = Pace("scored", before=1000, total=10_000, clock=lambda: now[0])
+    pace = RateMeter("scored", before=1000, total=10_000, clock=lambda: now[0])
 
     def shown(second: float, done: int, unscored: int = 0) -> str:
         now[0] = second
@@ -334,7 +334,7 @@ def test_progress_has_the_rate_of_the_last_half_minute_and_the_time_left() -> No
 def test_lines_of_progress_begin_after_two_seconds_and_come_every_ten() -> None:
     now, said = [0.0], []
     show = Lines(said.append, clock=lambda: now[0])
-    pace = Pace("scored", clock=lambda: 0.0)
+    pace = RateMeter("scored", clock=lambda: 0.0)
     for second in range(25):
         now[0] = float(second)
         show(pace.progress(second))

@@ -19,8 +19,8 @@ from rewardpool._rewards import BlockingReward, Episode
 from rewardpool._rewards.mixture import normalized
 from rewardpool.errors import InvalidSampleError
 from rewardpool_api.contract import CallerError
-from rewardpool_train.actor.data import Prompt, Rollout
-from rewardpool_train.actor.scoring import RewardScore, Tally
+from rewardpool_train.actor.data import Prompt, Trajectory
+from rewardpool_train.actor.scoring import OutcomeTally, RewardScore
 from rewardpool_train.pipeline.engine import Pipeline
 from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd
@@ -43,15 +43,17 @@ class Job:
         self.trained: dict[int, Scores] = {}
         self.order: list[int] = []
 
-    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
+    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Trajectory]) -> None:
         for member in range(SIZE):
             for task in reversed(tasks):
                 on_end(
-                    task, member, Rollout(group=task.index, member=member, prompt_ids=[], response_ids=[], ended=True)
+                    task,
+                    member,
+                    Trajectory(group=task.index, member=member, prompt_ids=[], response_ids=[], ended=True),
                 )
                 await asyncio.sleep(0)
 
-    async def train(self, minibatch: MiniBatch[Prompt, Rollout]) -> None:
+    async def train(self, minibatch: MiniBatch[Prompt, Trajectory]) -> None:
         for group in minibatch.groups:
             assert group.task.index not in self.trained
             self.trained[group.task.index] = group.scores
@@ -66,7 +68,7 @@ def response_of(group: int, member: int) -> str:
     return "" if (group, member) == (REFUSED, 1) else f"group {group}, response {member}, quality {group * member % 7}"
 
 
-def to_episode(task: GroupTask[Prompt], member: int, _: Rollout) -> Episode:
+def to_episode(task: GroupTask[Prompt], member: int, _: Trajectory) -> Episode:
     return Episode(
         prompt="?",
         response=response_of(task.index, member),
@@ -77,9 +79,9 @@ def to_episode(task: GroupTask[Prompt], member: int, _: Rollout) -> Episode:
     )
 
 
-async def train(schedule: ScheduleName, spec: Mapping[str, Any]) -> tuple[Job, Tally]:
+async def train(schedule: ScheduleName, spec: Mapping[str, Any]) -> tuple[Job, OutcomeTally]:
     """Train by a reward that needs groups."""
-    job, tally = Job(), Tally()
+    job, tally = Job(), OutcomeTally()
     reward = await asyncio.to_thread(BlockingReward, spec)
     try:
         scoring = RewardScore(reward, to_episode=to_episode, tally=tally)
@@ -97,7 +99,7 @@ async def train(schedule: ScheduleName, spec: Mapping[str, Any]) -> tuple[Job, T
     return job, tally
 
 
-async def train_by_all(spec: Mapping[str, Any]) -> dict[ScheduleName, tuple[Job, Tally]]:
+async def train_by_all(spec: Mapping[str, Any]) -> dict[ScheduleName, tuple[Job, OutcomeTally]]:
     """Train by every schedule, all at once."""
     return dict(zip(SCHEDULES, await asyncio.gather(*(train(schedule, spec) for schedule in SCHEDULES)), strict=True))
 
@@ -158,7 +160,7 @@ def win_shares(group: int) -> list[Any]:
     return [pytest.approx(share / (SIZE - 1)) for share in won]
 
 
-def check_judged(job: Job, tally: Tally, *, unscored: set[int]) -> None:
+def check_judged(job: Job, tally: OutcomeTally, *, unscored: set[int]) -> None:
     """Every group was trained on, with its own scores; those that nothing is known of are unscored."""
     assert (tally.submitted, tally.unscored, tally.lost) == (SAMPLES, len(unscored) * SIZE, 0)
     assert {group: list(scores) for group, scores in job.trained.items()} == {

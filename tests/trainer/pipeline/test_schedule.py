@@ -5,8 +5,8 @@ import pytest
 from rewardpool_train.pipeline.schedule import (
     SCHEDULES,
     Done,
+    JobProgress,
     Plan,
-    Progress,
     Publish,
     RollOut,
     ScheduleName,
@@ -15,25 +15,25 @@ from rewardpool_train.pipeline.schedule import (
 )
 
 PLAN = Plan(steps=3, groups_per_step=4, groups_per_minibatch=2, group_size=2)
-BEGIN = Progress()
+BEGIN = JobProgress()
 
 
-def sequence(name: ScheduleName, *, start: Progress = BEGIN, publish_every: int = 1) -> str:
+def sequence(name: ScheduleName, *, start: JobProgress = BEGIN, publish_every: int = 1) -> str:
     """All operations of a job: R a rollout, t a mini-batch, P a publishing, each with its number."""
     words, progress = [], start
     while True:
         match next_operation(SCHEDULES[name], PLAN, progress, publish_every=publish_every):
             case RollOut(step):
                 words.append(f"R{step}")
-                progress = Progress(rolled_out=step + 1, trained=progress.trained, published=progress.published)
+                progress = JobProgress(rolled_out=step + 1, trained=progress.trained, published=progress.published)
             case Train(step, number):
                 words.append(f"t{step}.{number}")
-                progress = Progress(
+                progress = JobProgress(
                     rolled_out=progress.rolled_out, trained=progress.trained + 1, published=progress.published
                 )
             case Publish(version):
                 words.append(f"P{version}")
-                progress = Progress(rolled_out=progress.rolled_out, trained=progress.trained, published=version)
+                progress = JobProgress(rolled_out=progress.rolled_out, trained=progress.trained, published=version)
             case Done():
                 return " ".join(words)
 
@@ -59,14 +59,14 @@ def test_the_last_weights_are_published_also_where_only_some_are() -> None:
 @pytest.mark.parametrize(
     ("name", "start", "expected"),
     [
-        ("minibatch", Progress(rolled_out=1, trained=1, published=-1), "P1 t0.1 P2 R1"),
-        ("one_step_off_minibatch", Progress(rolled_out=2, trained=1, published=-1), "P1 t0.1 P2 R2"),
-        ("one_step_off_minibatch", Progress(rolled_out=1, trained=0, published=-1), "P0 R1 t0.0 t0.1 P2 R2"),
-        ("fully_async", Progress(trained=5, published=-1), "P5 t2.1 P6"),
+        ("minibatch", JobProgress(rolled_out=1, trained=1, published=-1), "P1 t0.1 P2 R1"),
+        ("one_step_off_minibatch", JobProgress(rolled_out=2, trained=1, published=-1), "P1 t0.1 P2 R2"),
+        ("one_step_off_minibatch", JobProgress(rolled_out=1, trained=0, published=-1), "P0 R1 t0.0 t0.1 P2 R2"),
+        ("fully_async", JobProgress(trained=5, published=-1), "P5 t2.1 P6"),
     ],
 )
 def test_a_resumed_job_gives_its_weights_first_and_goes_on_in_the_middle_of_a_step(
-    name: ScheduleName, start: Progress, expected: str
+    name: ScheduleName, start: JobProgress, expected: str
 ) -> None:
     assert sequence(name, start=start).startswith(expected)
 

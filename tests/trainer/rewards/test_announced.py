@@ -14,7 +14,7 @@ from support.local_pool import JOB, POOL, announced, environ_of, on_this_machine
 
 import rewardpool.trl
 from cluster.processes import wait_until
-from rewardpool._rewards import Announcement, Episode, LazyReward, open_announced
+from rewardpool._rewards import Episode, JobFacts, LazyReward, open_announced
 from rewardpool.errors import ConfigError
 from rewardpool.slime import announcement_of
 from rewardpool_api import names
@@ -47,7 +47,7 @@ async def says(folder: Path, phase: Phase, samples: int | None) -> None:
 
 
 async def test_the_first_samples_begin_a_rollout_and_closing_ends_the_job(folder: Path) -> None:
-    reward = LazyReward(POOL, announcement=Announcement(samples=64))
+    reward = LazyReward(POOL, announcement=JobFacts(samples=64))
     await reward.rate_batch(EPISODES)
     await says(folder, "Rollout", 64)
     reward.close()
@@ -61,12 +61,12 @@ async def test_a_judge_of_pairs_is_announced_the_requests_that_it_is_to_answer(
     on_this_machine(monkeypatch, tmp_path)
     write_local_pool(tmp_path, model_type="Generative")
     spec = {"pool": POOL, "judge": {"mode": "pairwise", "opponents": 4}}
-    async with open_announced(spec, Announcement(samples=64, group=group)) as reward:
+    async with open_announced(spec, JobFacts(samples=64, group=group)) as reward:
         assert reward.pools[POOL].job_demand.now().samples == requests
 
 
 async def test_another_part_of_the_job_scores_in_silence(folder: Path) -> None:
-    async with open_announced(POOL, Announcement(rank=1, ranks=2)) as reward:
+    async with open_announced(POOL, JobFacts(rank=1, ranks=2)) as reward:
         assert (await reward.rate(EPISODES[0])).total is not None
         assert "rank 0 does it" in reward.pools[POOL].report().demand.problem
     assert announced(folder) is None
@@ -88,7 +88,7 @@ async def test_a_process_that_exits_says_that_its_job_is_over(folder: Path, tmp_
 async def test_a_wrong_switch_is_a_mistake_and_no_surprise_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(names.ENV_ANNOUNCE, "perhaps")
     with pytest.raises(ConfigError, match=names.ENV_ANNOUNCE):
-        LazyReward(POOL, announcement=Announcement()).opened()
+        LazyReward(POOL, announcement=JobFacts()).opened()
 
 
 async def test_trl_says_when_it_begins_and_when_the_policy_is_updated(folder: Path) -> None:
@@ -120,4 +120,4 @@ def test_slime_tells_how_many_samples_a_rollout_has(
     arguments: dict[str, object], samples: int | None, group: int | None
 ) -> None:
     said = announcement_of(SimpleNamespace(**arguments))
-    assert said == Announcement(samples=samples, group=group, rank=0, ranks=1)
+    assert said == JobFacts(samples=samples, group=group, rank=0, ranks=1)

@@ -16,7 +16,7 @@ from rewardpool._client.answer import read_scores
 from rewardpool._client.retry import RetryableError
 from rewardpool._rewards import Episode, open_reward
 from rewardpool_api.contract import DetailedScore, Echo, parse_answer
-from rewardpool_runtime.functions.limits import Limits
+from rewardpool_runtime.functions.limits import CallLimits
 from rewardpool_runtime.functions.outcome import FunctionArguments
 from rewardpool_runtime.functions.threads import ThreadRunner
 from rewardpool_worker.function_server import answer_item, parse_input
@@ -123,7 +123,7 @@ async def test_what_a_function_returns_beside_its_score_is_the_same_from_both() 
 
 
 async def returned_by(info: dict[str, Any]) -> Any:
-    runner = ThreadRunner(returns(info), limits=Limits())
+    runner = ThreadRunner(returns(info), limits=CallLimits())
     return await runner.run(FunctionArguments(data_source="", solution_str="a"))
 
 

@@ -18,7 +18,7 @@ from support.scripted_judge import ScriptedJudge
 from rewardpool._client.answer import Judgement
 from rewardpool._rewards import Episode, discriminative, open_reward
 from rewardpool._rewards.answers.scale import Unreadable
-from rewardpool._rewards.judges.judge import PointwiseScorer, ReferenceScorer, Verdict, verdicts_that_vote
+from rewardpool._rewards.judges.judge import JudgeVerdict, PointwiseScorer, ReferenceScorer, verdicts_that_vote
 from rewardpool._rewards.judges.listwise import ListComparer
 from rewardpool._rewards.part_config import JudgeConfig
 from rewardpool._rewards.reward_function import PartScore
@@ -170,7 +170,7 @@ async def test_lists_and_pairs_have_their_votes_chosen_too() -> None:
 @given(st.lists(st.none() | st.integers(-5, 5), min_size=1), st.integers(1, 8))
 def test_no_vote_that_counts_is_rated_below_one_that_does_not(scores: list[int | None], keep: int) -> None:
     failed = InvalidSampleError("s", "failed")
-    verdicts = [Verdict(i, "", 1, failed if score is None else float(score)) for i, score in enumerate(scores)]
+    verdicts = [JudgeVerdict(i, "", 1, failed if score is None else float(score)) for i, score in enumerate(scores)]
     known = [score for score in scores if score is not None]
     if not known:
         with pytest.raises(ScoreError):

@@ -21,13 +21,13 @@ from rewardpool import ConfigError, Episode, FunctionFailedError, LedgerReport, 
 from rewardpool._rewards.ledger import config, writer
 from rewardpool._rewards.ledger.config import LedgerConfig
 from rewardpool._rewards.ledger.parquet import ABANDONED_SECONDS
-from rewardpool._rewards.ledger.record import Entry, Scorer, judge_hash, line_of
+from rewardpool._rewards.ledger.record import LedgerEntry, LedgerScorer, judge_hash, line_of
 from rewardpool._rewards.ledger.writer import Ledger
 from rewardpool._rewards.open import open_reward
 from rewardpool._rewards.part_config import JudgeConfig
 from rewardpool._rewards.reward_function import PartScore
 
-SCORER = Scorer(part="length", commits={})
+SCORER = LedgerScorer(part="length", commits={})
 
 
 def length(solution_str: str, **_: Any) -> float:
@@ -259,7 +259,7 @@ VALUES = st.recursive(
 def test_whatever_a_row_says_becomes_one_line(truth: Any, info: Mapping[str, Any], response: str) -> None:
     episode = Episode(prompt=response, response=response, ground_truth=truth, extra_info=info, group=(1, "a"))
     for outcome in (PartScore(1.0, {"x": Odd()}), FunctionFailedError("one", f"failed: {response}")):
-        line = line_of(Entry(0.0, SCORER, episode, outcome, 0.1, (), ()), text=True)
+        line = line_of(LedgerEntry(0.0, SCORER, episode, outcome, 0.1, (), ()), text=True)
         assert line.count(b"\n") == 1
         assert isinstance(json.loads(line), dict)
 
@@ -276,7 +276,7 @@ def test_whatever_a_row_says_becomes_one_line(truth: Any, info: Mapping[str, Any
 )
 def test_what_json_cannot_hold_is_not_kept_in_another_form(row: dict[str, Any]) -> None:
     episode = Episode(**{"prompt": "?", "response": "a", **row})
-    record = json.loads(line_of(Entry(0.0, SCORER, episode, PartScore(1.0), 0.1, (), ()), text=True))
+    record = json.loads(line_of(LedgerEntry(0.0, SCORER, episode, PartScore(1.0), 0.1, (), ()), text=True))
     assert record["score"] == 1.0
     assert not record.keys() & {"prompt", "response", "extra_info", "ground_truth"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from rewardpool._rewards.together import MOST_AT_ONCE, Together
+from rewardpool._rewards.together import MOST_AT_ONCE, BatchedWork
 
 SECONDS = 30.0
 
@@ -31,21 +31,21 @@ def slow() -> Iterator[Slow]:
     work.may.set()
 
 
-async def asked(together: Together[int, int], *numbers: int) -> list[asyncio.Task[int]]:
+async def asked(together: BatchedWork[int, int], *numbers: int) -> list[asyncio.Task[int]]:
     tasks = [asyncio.create_task(together.result(number)) for number in numbers]
     await asyncio.sleep(0)
     return tasks
 
 
 async def test_what_is_asked_while_it_works_is_done_together_and_no_more_than_so_many_at_once(slow: Slow) -> None:
-    tasks = await asked(Together(slow, what="it"), *range(100))
+    tasks = await asked(BatchedWork(slow, what="it"), *range(100))
     slow.may.set()
     assert await asyncio.gather(*tasks) == [2 * number for number in range(100)]
     assert slow.calls == [1, MOST_AT_ONCE, 100 - 1 - MOST_AT_ONCE]
 
 
 async def test_one_that_is_refused_or_given_up_is_no_trouble_of_those_beside_it(slow: Slow) -> None:
-    tasks = await asked(Together(slow, what="it"), 1, -1, 2, 3)
+    tasks = await asked(BatchedWork(slow, what="it"), 1, -1, 2, 3)
     tasks[2].cancel()
     slow.may.set()
     first, refused, given_up, last = await asyncio.gather(*tasks, return_exceptions=True)
@@ -56,7 +56,7 @@ async def test_one_that_is_refused_or_given_up_is_no_trouble_of_those_beside_it(
 
 
 async def test_work_that_fails_as_a_whole_fails_for_all_of_it_and_goes_on(slow: Slow) -> None:
-    together = Together(slow, what="it")
+    together = BatchedWork(slow, what="it")
     slow.may.set()
     with pytest.raises(ZeroDivisionError):
         await together.alone(lambda: 1 // 0)
@@ -68,7 +68,7 @@ async def test_work_that_fails_as_a_whole_fails_for_all_of_it_and_goes_on(slow: 
 
 
 async def test_whoever_asks_or_waits_when_it_is_closed_is_told(slow: Slow) -> None:
-    together = Together(slow, what="the tokenizer")
+    together = BatchedWork(slow, what="the tokenizer")
     tasks = await asked(together, 1, 2)
     together.close()
     slow.may.set()
@@ -80,6 +80,6 @@ async def test_whoever_asks_or_waits_when_it_is_closed_is_told(slow: Slow) -> No
 
 
 def test_loops_one_after_the_other_may_ask(slow: Slow) -> None:
-    together = Together(slow, what="it")
+    together = BatchedWork(slow, what="it")
     slow.may.set()
     assert [asyncio.run(together.result(number)) for number in (1, 2)] == [2, 4]

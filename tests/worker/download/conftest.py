@@ -9,12 +9,12 @@ from support.downloads import FILES, REPO, Make
 from support.fake_hub import FakeHub
 from support.ports import free_port
 
-from rewardpool_worker.engine_side.download.cache import ModelCache
+from rewardpool_worker.engine_side.download.cache import ModelFolder
 from rewardpool_worker.engine_side.download.hub import HubSource
 from rewardpool_worker.engine_side.download.lock import CacheLock
-from rewardpool_worker.engine_side.download.progress import Progress
-from rewardpool_worker.engine_side.download.release import Source
-from rewardpool_worker.engine_side.download.run import Download
+from rewardpool_worker.engine_side.download.progress import DownloadProgress
+from rewardpool_worker.engine_side.download.release import ModelServer
+from rewardpool_worker.engine_side.download.run import DownloadRequest
 
 
 @pytest.fixture
@@ -29,15 +29,15 @@ def download(hub: FakeHub, tmp_path: Path) -> Make:
     """Downloads into the same cache, each with a link of its own; nothing waits."""
     numbers = itertools.count()
 
-    def make(*, token: str | None = None, pin: str | None = None, source: Source | None = None) -> Download:
+    def make(*, token: str | None = None, pin: str | None = None, source: ModelServer | None = None) -> DownloadRequest:
         number = next(numbers)
         source = source or HubSource(REPO, "main", endpoint=hub.url, token=token or "none")
-        cache = ModelCache(tmp_path / "cache" / source.folder)
-        return Download(
+        cache = ModelFolder(tmp_path / "cache" / source.folder)
+        return DownloadRequest(
             source=source,
             cache=cache,
             lock=CacheLock(cache.own, host=f"pod-{number}", process=str(number), sleep=lambda _: None),
-            progress=Progress(),
+            progress=DownloadProgress(),
             pinned=lambda: pin,
             link=tmp_path / f"pod-{number}" / "current",
             wait=lambda event, _: event.wait(0.01),

@@ -9,7 +9,7 @@ import pytest
 
 from rewardpool_api import names
 from rewardpool_worker.engine_side.download import progress
-from rewardpool_worker.engine_side.download.progress import Progress, ProgressMonitor, line
+from rewardpool_worker.engine_side.download.progress import DownloadProgress, ProgressMonitor, line
 
 
 class Seen:
@@ -21,7 +21,7 @@ class Seen:
         self.given_up: list[str] = []
         self.lines: list[str] = []
         self.beats: list[dict[str, Any]] = []
-        self.progress = Progress()
+        self.progress = DownloadProgress()
         self.progress.begin("abc", 10_000_000_000, lambda: self.bytes)
         self.progress.phase = "Downloading"
         self.watch = ProgressMonitor(

@@ -30,7 +30,7 @@ class Prompt(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rollout:
+class Trajectory:
     """A response.
 
     Attributes:
@@ -117,7 +117,7 @@ def prompt_tokens(tokenizer: Any, prompt: Prompt) -> list[int]:
 
 
 def to_episode(
-    prompt: Prompt, response: str, rollout: Rollout, *, group: int, version: int, prompt_tail: str, name: str
+    prompt: Prompt, response: str, rollout: Trajectory, *, group: int, version: int, prompt_tail: str, name: str
 ) -> Episode:
     """Return the episode to rate: prompt and response as texts, whatever the policy's chat template.
 

@@ -26,8 +26,8 @@ from rewardpool._rewards.rating import Rating
 from rewardpool._score_waits import ScoreWaits
 from rewardpool._teacher import Teacher
 from rewardpool.errors import ConfigError, SampleError
-from rewardpool_train.actor.data import Prompt, Rollout
-from rewardpool_train.actor.scoring import Tally
+from rewardpool_train.actor.data import Prompt, Trajectory
+from rewardpool_train.actor.scoring import OutcomeTally
 from rewardpool_train.actor.teacher_rows import TeacherRows
 from rewardpool_train.actor.tokens import behaviour_log_probs
 from rewardpool_train.distillation_config import PATH, DistillationConfig
@@ -44,7 +44,7 @@ class Teaches(Protocol):
 
     def record_waits(self, waits: ScoreWaits) -> None: ...
 
-    async def rows(self, prompt: Prompt, rollout: Rollout) -> TeacherRows | None:
+    async def rows(self, prompt: Prompt, rollout: Trajectory) -> TeacherRows | None:
         """Return the answer of the prompt's teacher about a response; None if the failure policy leaves it out.
 
         Raises:
@@ -90,7 +90,7 @@ class Teachers:
                 await stack.enter_async_context(self._by_pool[name].awake(within_seconds=within_seconds))
             yield
 
-    async def rows(self, prompt: Prompt, rollout: Rollout) -> TeacherRows | None:
+    async def rows(self, prompt: Prompt, rollout: Trajectory) -> TeacherRows | None:
         config, teacher = self._opened.get(prompt.data_source) or self._opened[None]
         tokens = [*rollout.prompt_ids, *rollout.response_ids]
         try:
@@ -174,20 +174,20 @@ class Distillation:
         tally: Counts the questions of a job without a reward.
     """
 
-    def __init__(self, teachers: Teaches, config: DistillationConfig, *, tally: Tally) -> None:
+    def __init__(self, teachers: Teaches, config: DistillationConfig, *, tally: OutcomeTally) -> None:
         self._teachers = teachers
         self._tally = tally
         self.config = config
         self._rows: dict[Key, TeacherRows] = {}
 
-    def alone(self) -> Score[Prompt, Rollout]:
+    def alone(self) -> Score[Prompt, Trajectory]:
         """Return the scoring of a job without a reward.
 
         A response's score is the mean over its tokens of log pi_teacher - log pi, of the policy that sampled it: minus
         the estimated divergence, in nats per token.
         """
 
-        async def score(task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
+        async def score(task: GroupTask[Prompt], member: int, rollout: Trajectory) -> float | None:
             self._tally.submitted += 1
             try:
                 rows = await self._request(task, member, rollout)
@@ -202,7 +202,7 @@ class Distillation:
 
         return score
 
-    def beside(self, scoring: Scoring[Prompt, Rollout]) -> Scoring[Prompt, Rollout]:
+    def beside(self, scoring: Scoring[Prompt, Trajectory]) -> Scoring[Prompt, Trajectory]:
         """Return a reward's scoring that asks the teachers at the same time.
 
         A response without a teacher's answer is unscored, whatever the reward says.
@@ -215,29 +215,29 @@ class Distillation:
             )
         return self._each(scoring)
 
-    def _each(self, inner: Score[Prompt, Rollout]) -> Score[Prompt, Rollout]:
-        async def score(task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
+    def _each(self, inner: Score[Prompt, Trajectory]) -> Score[Prompt, Trajectory]:
+        async def score(task: GroupTask[Prompt], member: int, rollout: Trajectory) -> float | None:
             found, rows = await _together(inner(task, member, rollout), self._request(task, member, rollout))
             return None if rows is None else found
 
         return score
 
     async def _both(
-        self, group: RolledGroup[Prompt, Rollout], judging: Awaitable[Sequence[float | None]]
+        self, group: RolledGroup[Prompt, Trajectory], judging: Awaitable[Sequence[float | None]]
     ) -> Sequence[float | None]:
         asking = (self._request(group.task, member, rollout) for member, rollout in enumerate(group.rollouts))
         scores, _ = await _together(judging, asyncio.gather(*asking))
         return self._known(group.task, scores)
 
     async def _kept(
-        self, group: RatedGroup[Prompt, Rollout], settling: Awaitable[Sequence[float | None]]
+        self, group: RatedGroup[Prompt, Trajectory], settling: Awaitable[Sequence[float | None]]
     ) -> Sequence[float | None]:
         return self._known(group.task, await settling)
 
     def _known(self, task: GroupTask[Prompt], scores: Sequence[float | None]) -> list[float | None]:
         return [score if (task.index, member) in self._rows else None for member, score in enumerate(scores)]
 
-    async def _request(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> TeacherRows | None:
+    async def _request(self, task: GroupTask[Prompt], member: int, rollout: Trajectory) -> TeacherRows | None:
         rows = await self._teachers.rows(task.prompt, rollout)
         if rows is not None:
             self._rows[task.index, member] = rows

@@ -22,7 +22,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.utils.rnn import pad_sequence
 
 from rewardpool.errors import ConfigError, TrainingError
-from rewardpool_train.actor.data import Rollout
+from rewardpool_train.actor.data import Trajectory
 from rewardpool_train.actor.grpo import rollout_weights, token_losses, top_divergence
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.actor.teacher_rows import TeacherRows, blank_rows
@@ -45,7 +45,7 @@ class RatedRollout:
         teacher: A teacher's answer about it; read if `Objective.distillation` is not 0.
     """
 
-    rollout: Rollout
+    rollout: Trajectory
     behaviour: torch.Tensor
     advantage: float | torch.Tensor | None
     proximal: torch.Tensor | None = None
@@ -165,7 +165,7 @@ class FsdpActor:
         self._reference = None if reference is None else shard(reference, ranks=ranks, dtype=dtype)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate, weight_decay=0.0)
 
-    def log_probs(self, rollouts: Sequence[Rollout]) -> list[torch.Tensor]:
+    def log_probs(self, rollouts: Sequence[Trajectory]) -> list[torch.Tensor]:
         """Return each rollout's log-probabilities under the current policy: float32 (response tokens,), in their order.
 
         Before a step's first update, these are the values for `RatedRollout.proximal`. All ranks call this together,
@@ -226,7 +226,7 @@ class FsdpActor:
             )
         log.warning("the gradient's norm is %s: this update is skipped", grad_norm)
 
-    def _even_parts(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
+    def _even_parts(self, rollouts: Sequence[Trajectory]) -> list[list[int]]:
         """Return the indices of the rollouts of each pass, in as many passes as every other rank has."""
         parts = self._forward.parts(rollouts)
         [most] = self._ranks.max(len(parts))
@@ -268,7 +268,7 @@ class FsdpActor:
         theirs = _padded([rows.top_log_probs for rows in teachers], self._ranks.device)
         return log_probs, top_divergence(own, theirs)
 
-    def _reference_log_probs(self, rollouts: Sequence[Rollout]) -> torch.Tensor | None:
+    def _reference_log_probs(self, rollouts: Sequence[Trajectory]) -> torch.Tensor | None:
         if self._reference is None:
             return None
         with torch.no_grad():

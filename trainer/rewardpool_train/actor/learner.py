@@ -14,7 +14,7 @@ import torch
 
 from rewardpool._rewards.running import RunningMoments
 from rewardpool._rewards.score_noise import ScoreDtype
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.distillation import Distillation
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
 from rewardpool_train.actor.ranks import Ranks
@@ -33,7 +33,7 @@ from rewardpool_train.advantages import (
 from rewardpool_train.pipeline.on_thread import on_thread
 from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd, RatedGroup
 
-Batch = MiniBatch[Prompt, Rollout]
+Batch = MiniBatch[Prompt, Trajectory]
 Key = tuple[int, int]  # of a rollout: index of its group, member
 
 
@@ -153,7 +153,7 @@ class ActorLearner:
             )
         ]
 
-    def _teacher_rows(self, group: RatedGroup[Prompt, Rollout]) -> Sequence[TeacherRows | None]:
+    def _teacher_rows(self, group: RatedGroup[Prompt, Trajectory]) -> Sequence[TeacherRows | None]:
         return [None] * group.task.size if self._distillation is None else self._distillation.rows(group.task)
 
     def _taught(self, rated: RatedRollout) -> RatedRollout:
@@ -167,7 +167,7 @@ class ActorLearner:
         weight = self._distillation.config.advantage_weight
         return replace(rated, advantage=rated.advantage + weight * gap) if weight else rated
 
-    def _advantages(self, group: RatedGroup[Prompt, Rollout]) -> Sequence[float | torch.Tensor | None]:
+    def _advantages(self, group: RatedGroup[Prompt, Trajectory]) -> Sequence[float | torch.Tensor | None]:
         if not self._rewarded:  # every response teaches by itself
             return [None if score is None else 0.0 for score in group.scores]
         scale, only_informative, dtype = self._advantage_scale, self._only_informative, self._score_dtype
@@ -213,7 +213,7 @@ class EngineRollouts:
         self._ranks = ranks
         self._thread = thread
 
-    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
+    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Trajectory]) -> None:
         """Sample every member of every task; without tasks, only wait for the ranks that have some."""
         start = time.monotonic()
         if tasks:

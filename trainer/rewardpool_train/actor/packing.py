@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from rewardpool_train.actor.data import Rollout
+from rewardpool_train.actor.data import Trajectory
 
 
 def pack_rows(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
@@ -41,7 +41,7 @@ def pack_rows(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
 
 
 def packed_logits(
-    model: Any, rollouts: Sequence[Rollout], *, device: torch.device
+    model: Any, rollouts: Sequence[Trajectory], *, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the logits of all N response tokens, (N, vocabulary), and the tokens, int64 (N,)."""
     ids: list[int] = []

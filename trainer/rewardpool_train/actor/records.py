@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rewardpool._rewards.score_noise import ScoreDtype
 from rewardpool._score_waits import ScoreWait
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.fsdp import UpdateStats
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.advantages import LEAST_MEMBERS, has_members, is_informative
@@ -95,8 +95,8 @@ class StepFigures:
         score_wait: Waiting for scores, on this rank.
     """
 
-    groups: list[RatedGroup[Prompt, Rollout]] = field(default_factory=list)
-    dropped: list[RatedGroup[Prompt, Rollout]] = field(default_factory=list)
+    groups: list[RatedGroup[Prompt, Trajectory]] = field(default_factory=list)
+    dropped: list[RatedGroup[Prompt, Trajectory]] = field(default_factory=list)
     sampling_rounds: int = 0
     components: list[Mapping[str, float | None]] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
@@ -173,7 +173,7 @@ class StepFigures:
         return total / count if count else math.nan
 
 
-def _response_lengths(groups: Sequence[RatedGroup[Prompt, Rollout]]) -> list[int]:
+def _response_lengths(groups: Sequence[RatedGroup[Prompt, Trajectory]]) -> list[int]:
     return [len(rollout.response_ids) for group in groups for rollout in group.rollouts]
 
 

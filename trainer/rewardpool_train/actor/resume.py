@@ -8,7 +8,7 @@ from typing import Any
 
 from rewardpool.errors import ConfigError
 from rewardpool_train.actor import checkpoint
-from rewardpool_train.actor.data import Rollout
+from rewardpool_train.actor.data import Trajectory
 from rewardpool_train.actor.fsdp import FsdpActor
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.config import TrainConfig
@@ -26,7 +26,7 @@ class JobState:
         moments: From `RunningMoments.to_json`; None if the reward has none.
     """
 
-    pipeline: PipelineState[Rollout]
+    pipeline: PipelineState[Trajectory]
     components: Sequence[Any] = ()
     teacher_rows: Sequence[Any] = ()
     moments: Mapping[str, Any] | None = None
@@ -68,7 +68,9 @@ def load_state(checkpoints: Path, actor: FsdpActor, *, config: TrainConfig, rank
     return JobState(pipeline=reshard_state(states, config, ranks.size), moments=first.moments)
 
 
-def reshard_state(states: Iterable[PipelineState[Rollout]], config: TrainConfig, ranks: int) -> PipelineState[Rollout]:
+def reshard_state(
+    states: Iterable[PipelineState[Trajectory]], config: TrainConfig, ranks: int
+) -> PipelineState[Trajectory]:
     """Return the state for a rank of a job that was saved after a step on another number of ranks.
 
     Steps that were rolled out ahead are rolled out again. With dynamic sampling each rank may have used another number
@@ -95,11 +97,11 @@ def reshard_state(states: Iterable[PipelineState[Rollout]], config: TrainConfig,
     )
 
 
-def _consumed(state: PipelineState[Rollout]) -> int:
+def _consumed(state: PipelineState[Trajectory]) -> int:
     """Return the number of prompts up to the last that was trained on or dropped."""
     outstanding = {group.index for group in state.groups} | set(state.again)
     return 1 + max((index for index in range(state.begun) if index not in outstanding), default=-1)
 
 
-def _rollout_from_json(fields: dict[str, Any]) -> Rollout:
-    return Rollout(**fields)
+def _rollout_from_json(fields: dict[str, Any]) -> Trajectory:
+    return Trajectory(**fields)

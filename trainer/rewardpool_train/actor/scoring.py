@@ -12,7 +12,7 @@ from rewardpool._rewards.one_revision import differ
 from rewardpool._rewards.rating import Rating
 from rewardpool._rewards.running import RunningMoments
 from rewardpool._score_waits import ScoreWaits
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.advantages import TokenReward
 from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RatedGroup, RolledGroup, SettledScore
 
@@ -51,7 +51,7 @@ class Rater(Protocol):
 
 
 @dataclass(kw_only=True)
-class Tally:
+class OutcomeTally:
     """Counts of a job's samples by outcome, counted where they occur, so that `lost` is measured.
 
     Attributes:
@@ -98,8 +98,8 @@ class RewardScore:
         self,
         reward: Rater,
         *,
-        to_episode: Callable[[GroupTask[Prompt], int, Rollout], Episode],
-        tally: Tally,
+        to_episode: Callable[[GroupTask[Prompt], int, Trajectory], Episode],
+        tally: OutcomeTally,
         decode: Decode | None = None,
     ) -> None:
         self._reward = reward
@@ -110,7 +110,7 @@ class RewardScore:
         self._steps: dict[tuple[int, int], Sequence[TokenReward]] = {}
         self._ratings: dict[tuple[int, int], Rating] = {}  # of groups that are incomplete or not settled
 
-    def as_scoring(self) -> GroupScore[Prompt, Rollout] | SettledScore[Prompt, Rollout]:
+    def as_scoring(self) -> GroupScore[Prompt, Trajectory] | SettledScore[Prompt, Trajectory]:
         """Return a pipeline's scoring: of whole groups if the reward needs them, otherwise of each rollout at its
         end.
         """
@@ -118,7 +118,7 @@ class RewardScore:
             return GroupScore(self.judge)
         return SettledScore(self.score, self.is_settled, self.settle)
 
-    async def score(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
+    async def score(self, task: GroupTask[Prompt], member: int, rollout: Trajectory) -> float | None:
         """Return the rollout's score; None if the failure policy leaves it unscored.
 
         Raises:
@@ -131,7 +131,7 @@ class RewardScore:
         self._ratings[task.index, member] = rating
         return self._tally.record(rating)
 
-    def is_settled(self, group: RatedGroup[Prompt, Rollout]) -> bool:
+    def is_settled(self, group: RatedGroup[Prompt, Trajectory]) -> bool:
         """Return whether one revision of each pool rated the group; if so, its ratings are no longer kept."""
         task = group.task
         ratings = (self._ratings.get((task.index, member)) for member in range(task.size))
@@ -140,7 +140,7 @@ class RewardScore:
         self._forget_ratings(task)
         return True
 
-    async def settle(self, group: RatedGroup[Prompt, Rollout]) -> list[float | None]:
+    async def settle(self, group: RatedGroup[Prompt, Trajectory]) -> list[float | None]:
         """Return the scores of a group after those of another revision are requested again.
 
         Raises:
@@ -162,7 +162,7 @@ class RewardScore:
         return [rating.total for rating in after]
 
     async def _store(
-        self, task: GroupTask[Prompt], member: int, rollout: Rollout, episode: Episode, rating: Rating
+        self, task: GroupTask[Prompt], member: int, rollout: Trajectory, episode: Episode, rating: Rating
     ) -> None:
         self._components[task.index, member] = rating.components
         self._steps.pop((task.index, member), None)
@@ -176,7 +176,7 @@ class RewardScore:
         for member in range(task.size):
             self._ratings.pop((task.index, member), None)
 
-    async def judge(self, group: RolledGroup[Prompt, Rollout]) -> list[float | None]:
+    async def judge(self, group: RolledGroup[Prompt, Trajectory]) -> list[float | None]:
         """Return the scores of a group that is rated as a whole; None if the failure policy leaves one unscored.
 
         There are no rewards of steps here: only a reward of one part, which rates single rollouts, has those.

@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from rewardpool_train.actor.data import Rollout
+from rewardpool_train.actor.data import Trajectory
 from rewardpool_train.actor.packing import pack_rows, packed_logits
 
 NO_PROBABILITY = -1e9  # in place of the logarithm of 0, which times 0 were NaN
@@ -34,20 +34,20 @@ class Forward:
     micro_batch: int = 64
     pack_tokens: int = 0
 
-    def parts(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
+    def parts(self, rollouts: Sequence[Trajectory]) -> list[list[int]]:
         """Return the indices of the rollouts of each pass; each rollout is in one pass."""
         if self.pack_tokens:
             return pack_rows([len(r.prompt_ids) + len(r.response_ids) for r in rollouts], budget=self.pack_tokens)
         starts = range(0, len(rollouts), self.micro_batch)
         return [list(range(start, min(start + self.micro_batch, len(rollouts)))) for start in starts]
 
-    def log_probs(self, model: Any, part: Sequence[Rollout]) -> torch.Tensor:
+    def log_probs(self, model: Any, part: Sequence[Trajectory]) -> torch.Tensor:
         """Return the log-probability of each response token as it was sampled, float32 (B, R); padding holds noise."""
         logits, targets = self._logits(model, part)
         return self._rows(-cross_entropy(logits, targets, reduction="none"), part)
 
     def log_probs_at(
-        self, model: Any, part: Sequence[Rollout], ids: Sequence[torch.Tensor]
+        self, model: Any, part: Sequence[Trajectory], ids: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return `log_probs`, and those of further tokens at each position.
 
@@ -67,7 +67,7 @@ class Forward:
         found = log_probs.gather(1, further.clamp(max=last)).masked_fill(further > last, NO_PROBABILITY)
         return self._rows(own, part), self._rows(found, part)
 
-    def _logits(self, model: Any, part: Sequence[Rollout]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _logits(self, model: Any, part: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the scaled logits of N response tokens, float32 (N, vocabulary), and the tokens, int64 (N,).
 
         They are the rollouts' one after the other; unless they are packed, each with its padding.
@@ -78,18 +78,18 @@ class Forward:
             logits, targets = padded_logits(model, token_batch(part, pad_id=self.pad_id, device=self.device))
         return logits.float() / self.temperature, targets
 
-    def _rows(self, values: torch.Tensor, part: Sequence[Rollout]) -> torch.Tensor:
+    def _rows(self, values: torch.Tensor, part: Sequence[Trajectory]) -> torch.Tensor:
         """Return the values of N response tokens, (N, ...), by rollout, (B, R, ...)."""
         if self.pack_tokens:
             return pad_sequence(values.split([len(rollout.response_ids) for rollout in part]), batch_first=True)
         return values.unflatten(0, (len(part), -1))
 
-    def blank(self) -> Rollout:
+    def blank(self) -> Trajectory:
         """Return the shortest possible rollout, for a pass that is only made because other ranks make one."""
-        return Rollout(group=0, member=0, prompt_ids=[self.pad_id], response_ids=[self.pad_id], ended=True)
+        return Trajectory(group=0, member=0, prompt_ids=[self.pad_id], response_ids=[self.pad_id], ended=True)
 
 
-def compute_log_probs(model: Any, rollouts: Sequence[Rollout], *, forward: Forward) -> list[torch.Tensor]:
+def compute_log_probs(model: Any, rollouts: Sequence[Trajectory], *, forward: Forward) -> list[torch.Tensor]:
     """Return each rollout's log-probabilities under an unsharded model: float32 (response tokens,), in their order."""
     found: dict[int, torch.Tensor] = {}
     for part in forward.parts(rollouts):
@@ -116,7 +116,7 @@ class TokenBatch:
     response_mask: torch.Tensor
 
 
-def token_batch(rollouts: Sequence[Rollout], *, pad_id: int, device: torch.device) -> TokenBatch:
+def token_batch(rollouts: Sequence[Trajectory], *, pad_id: int, device: torch.device) -> TokenBatch:
     """Return the rollouts padded so that all responses start in the same column."""
     prompt_width = max(len(rollout.prompt_ids) for rollout in rollouts)
     response_width = max(len(rollout.response_ids) for rollout in rollouts)
@@ -148,7 +148,7 @@ def padded_logits(model: Any, batch: TokenBatch) -> tuple[torch.Tensor, torch.Te
     return logits.flatten(0, 1), batch.input_ids[:, -width:].flatten()
 
 
-def behaviour_log_probs(rollout: Rollout) -> torch.Tensor:
+def behaviour_log_probs(rollout: Trajectory) -> torch.Tensor:
     """Return the log-probabilities that a rollout was sampled with, float32 (response tokens,).
 
     Raises:

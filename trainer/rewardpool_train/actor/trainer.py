@@ -25,7 +25,7 @@ from rewardpool._rewards.score_noise import ScoreDtype
 from rewardpool._score_waits import ScoreWait, ScoreWaits
 from rewardpool.errors import ConfigError
 from rewardpool_train.actor import checkpoint
-from rewardpool_train.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
+from rewardpool_train.actor.data import Prompt, PromptOrder, Trajectory, prompt_tokens, read_prompts, to_episode
 from rewardpool_train.actor.distillation import Distillation, Teaches
 from rewardpool_train.actor.fsdp import FsdpActor
 from rewardpool_train.actor.learner import ActorLearner, EngineRollouts
@@ -35,7 +35,7 @@ from rewardpool_train.actor.records import StepFigures, StepRecord
 from rewardpool_train.actor.resume import JobState, load_state
 from rewardpool_train.actor.rollout import RolloutEngine, open_engine
 from rewardpool_train.actor.rollout.staged import StagedEngine
-from rewardpool_train.actor.scoring import Rater, RewardScore, Tally
+from rewardpool_train.actor.scoring import OutcomeTally, Rater, RewardScore
 from rewardpool_train.actor.sharing import Sharing
 from rewardpool_train.actor.tokens import Forward
 from rewardpool_train.advantages import has_members, is_informative
@@ -91,7 +91,7 @@ class Trainer:
         self._end_ids = end_token_ids(config.policy.path, self._tokenizer)
         self._decode = ResponseDecoder(self._tokenizer)
         self._actor = self._make_actor()
-        self.tally = Tally()
+        self.tally = OutcomeTally()
         self._resume = (
             load_state(self._checkpoints, self._actor, config=config, ranks=ranks) if config.resume == "auto" else None
         )
@@ -184,7 +184,7 @@ class Trainer:
         """Return the prompt of this rank's group: prompts are dealt to the ranks in turn."""
         return self._prompts[index * self._ranks.size + self._ranks.rank]
 
-    def _to_episode(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> Episode:
+    def _to_episode(self, task: GroupTask[Prompt], member: int, rollout: Trajectory) -> Episode:
         return to_episode(
             task.prompt,
             self._decode(rollout.response_ids[:-1] if rollout.ended else rollout.response_ids),
@@ -248,13 +248,13 @@ class _Run:
             rewarded=config.reward is not None,
         )
         self._gpu = None if trainer._sharing is None else trainer._sharing.gpu(thread)
-        rollouts: Rollouts[Prompt, Rollout]
+        rollouts: Rollouts[Prompt, Trajectory]
         rollouts = EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.disaggregated else thread)
         self._waits = ScoreWaits(begin=time.monotonic())
         trainer._reward.record_waits(self._waits)
         if trainer._teachers is not None:
             trainer._teachers.record_waits(self._waits)
-        learner: Learner[Prompt, Rollout] = self._learner
+        learner: Learner[Prompt, Trajectory] = self._learner
         score = self._scoring()
         after_step: Callable[[StepTimes], Awaitable[None]] = self._after_step
         if self._gpu is not None:
@@ -280,7 +280,7 @@ class _Run:
         async with nullcontext() if self._gpu is None else self._gpu:
             await self.pipeline.run()
 
-    def _scoring(self) -> Scoring[Prompt, Rollout]:
+    def _scoring(self) -> Scoring[Prompt, Trajectory]:
         if self._distillation is None:
             return self._score.as_scoring()
         if self._trainer._config.reward is None:

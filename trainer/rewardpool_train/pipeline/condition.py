@@ -7,7 +7,7 @@ that follows it.
 import asyncio
 
 
-class Condition:
+class TaskCondition:
     """Wakes the tasks that wait, so that each checks again what it waits for."""
 
     def __init__(self) -> None:

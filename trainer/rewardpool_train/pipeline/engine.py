@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic
 
 from rewardpool._score_waits import ScoreWaits
-from rewardpool_train.pipeline.condition import Condition
+from rewardpool_train.pipeline.condition import TaskCondition
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.group_tracker import GroupTracker
 from rewardpool_train.pipeline.minibatches import MiniBatches
@@ -82,7 +82,7 @@ class Pipeline(Generic[P, R]):
             self._tracker.restore(resume)
         self._reported = self._tracker.trained // plan.minibatches_per_step
         self._is_ending = False
-        self._condition = Condition()
+        self._condition = TaskCondition()
         self._clock: StepClock
         self._driver: RolloutDriver[P, R]
         self._minibatches: MiniBatches[P, R]

@@ -10,7 +10,7 @@ from typing import Generic
 
 from rewardpool_train.pipeline.group_buffer import GroupBuffer, OpenGroup
 from rewardpool_train.pipeline.parts import GroupTask, P, R
-from rewardpool_train.pipeline.schedule import Plan, Progress, ScheduleName
+from rewardpool_train.pipeline.schedule import JobProgress, Plan, ScheduleName
 from rewardpool_train.pipeline.state import GroupState, PipelineState
 
 
@@ -39,10 +39,10 @@ class GroupTracker(Generic[P, R]):
         self.again: dict[int, int] = {}  # steps of the groups to roll out again, by index
         self._is_training = False
 
-    def progress(self) -> Progress:
+    def progress(self) -> JobProgress:
         """Return the job's progress, for schedules where rollout and training take turns."""
         steps_begun = (self.begun - self.dropped) // self._plan.groups_per_step
-        return Progress(
+        return JobProgress(
             rolled_out=min(self.again.values(), default=steps_begun), trained=self.trained, published=self.published
         )
 

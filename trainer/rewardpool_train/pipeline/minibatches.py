@@ -8,7 +8,7 @@ from typing import Generic
 
 from rewardpool._score_waits import ScoreWaits
 from rewardpool_train.pipeline import staleness
-from rewardpool_train.pipeline.condition import Condition
+from rewardpool_train.pipeline.condition import TaskCondition
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling, Selection, needs_round, select
 from rewardpool_train.pipeline.group_buffer import OpenGroup
 from rewardpool_train.pipeline.group_tracker import GroupTracker
@@ -40,7 +40,7 @@ class MiniBatches(Generic[P, R]):
         tracker: GroupTracker[P, R],
         driver: RolloutDriver[P, R],
         scores: ScoreTasks[P, R],
-        condition: Condition,
+        condition: TaskCondition,
         watch: Stopwatch,
         waits: ScoreWaits,
         announcer: Announcer | None,

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Generic, NoReturn
 
 from rewardpool_train.pipeline import staleness
-from rewardpool_train.pipeline.condition import Condition
+from rewardpool_train.pipeline.condition import TaskCondition
 from rewardpool_train.pipeline.group_tracker import GroupTracker
 from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.parts import Announcer, GroupTask, P, R, Rollouts
@@ -108,7 +108,7 @@ class RolloutDriver(Generic[P, R]):
 class DisaggregatedDriver(RolloutDriver[P, R]):
     """A driver for rollouts with devices of their own."""
 
-    async def run(self, plan: Plan, overlap: Overlap, condition: Condition) -> None:
+    async def run(self, plan: Plan, overlap: Overlap, condition: TaskCondition) -> None:
         """Begin groups when there is capacity, until cancelled: a group may be dropped up to the end."""
         at_once = asyncio.Semaphore(overlap.rollouts_at_once)
 

@@ -85,7 +85,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class JobProgress:
     """Progress of a job.
 
     Attributes:
@@ -129,7 +129,7 @@ class Done:
 Operation = RollOut | Train | Publish | Done
 
 
-def next_operation(schedule: Schedule, plan: Plan, progress: Progress, *, publish_every: int = 1) -> Operation:
+def next_operation(schedule: Schedule, plan: Plan, progress: JobProgress, *, publish_every: int = 1) -> Operation:
     """Return the next operation of the learner's devices.
 
     Weights are published after each step, or under `fully_async` after every `publish_every` updates. `fully_async` has
@@ -147,7 +147,7 @@ def next_operation(schedule: Schedule, plan: Plan, progress: Progress, *, publis
     return Train(step, number)
 
 
-def _ends_unpublished(plan: Plan, progress: Progress) -> bool:
+def _ends_unpublished(plan: Plan, progress: JobProgress) -> bool:
     everything = plan.steps * plan.minibatches_per_step
     return progress.trained == everything and progress.published < everything
 

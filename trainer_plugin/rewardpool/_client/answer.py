@@ -34,7 +34,7 @@ from rewardpool_api.contract import (
     scores_in,
     signature_in,
 )
-from rewardpool_api.teacher_wire import BadAnswerError, Question, parse_values
+from rewardpool_api.teacher_wire import BadAnswerError, SequenceQuestion, parse_values
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ def read_scores(
     return [Score(value, by) for value in found]
 
 
-def read_logprobs(status: int, body: bytes, sample: str, *, echo: Echo, asked: Question) -> Logprobs:
+def read_logprobs(status: int, body: bytes, sample: str, *, echo: Echo, asked: SequenceQuestion) -> Logprobs:
     """The log-probabilities in an answer to a question; raises what `read_score` does."""
     values, by = _read(
         status, body, sample, echo=echo, read=lambda answer: refusal_in(answer) or parse_values(answer, asked)

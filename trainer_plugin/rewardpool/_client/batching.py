@@ -29,7 +29,7 @@ from rewardpool._client.transport import Connections
 from rewardpool._config import AUTO_BATCH
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool.errors import DeadlineError, SampleError
-from rewardpool_api.contract import SCORE_PATH, Worker
+from rewardpool_api.contract import SCORE_PATH, AnsweringWorker
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class JointRequest(ScoreRequest[list[Score]]):
     def read(self, status: int, body: bytes) -> list[Score]:
         return read_scores(status, body, self.label, count=len(self.texts), echo=self.echo, adapter=self.adapter)
 
-    def worker_of(self, answer: list[Score]) -> Worker:
+    def worker_of(self, answer: list[Score]) -> AnsweringWorker:
         return answer[0].by.worker
 
 

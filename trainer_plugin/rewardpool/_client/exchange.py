@@ -3,7 +3,7 @@
 import asyncio
 from typing import NamedTuple, Protocol
 
-from rewardpool._client.target import Target
+from rewardpool._client.target import RequestTarget
 
 # With its headers. A score has a hundred bytes, and a judgement some kilobytes.
 MAX_ANSWER_BYTES = 4 << 20
@@ -13,7 +13,7 @@ class BrokenError(Exception):
     """The connection broke before the answer was whole."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """An answer of the server; `retry_after` is the text of that header."""
 
     status: int
@@ -42,13 +42,13 @@ class Exchange:
         self.connecting: asyncio.Task[Carrier] | None = None
         self.connection: Carrier | None = None
         self.raw = b""
-        self.to: Target
+        self.to: RequestTarget
 
     @property
     def most_bytes(self) -> int:
         return MAX_ANSWER_BYTES
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: HttpAnswer) -> None:
         """An answer has come. It must not raise."""
         raise NotImplementedError
 
@@ -89,12 +89,12 @@ class Exchange:
         elif not connecting.result().begin(self):
             self.ends(BrokenError("the server closed it"))
 
-    def ends(self, end: Answer | BaseException) -> None:
+    def ends(self, end: HttpAnswer | BaseException) -> None:
         if self.is_over:
             return
         self.is_over = True
         self.connection, self.raw = None, b""
-        if isinstance(end, Answer):
+        if isinstance(end, HttpAnswer):
             self.answered(end)
         else:
             self.failed(end if isinstance(end, Exception) else BrokenError(repr(end)))

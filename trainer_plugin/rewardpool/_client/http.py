@@ -25,8 +25,8 @@ from collections.abc import Callable
 import httptools
 
 from rewardpool._client.connect import Connector, Origin, Turns, UnreachableError, silence
-from rewardpool._client.exchange import Answer, BrokenError, Exchange
-from rewardpool._client.target import Target
+from rewardpool._client.exchange import BrokenError, Exchange, HttpAnswer
+from rewardpool._client.target import RequestTarget
 from rewardpool_api.contract import InvalidResponseError
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class HttpClient:
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def send(self, exchange: Exchange, to: Target, headers: bytes, body: bytes) -> None:
+    def send(self, exchange: Exchange, to: RequestTarget, headers: bytes, body: bytes) -> None:
         """Send a request; `exchange` is called with what comes of it, later and once, unless it is cancelled.
 
         Args:
@@ -110,7 +110,7 @@ class HttpClient:
         while turns.are_free and (waiting := _next_of(turns)) is not None:
             self._send_on_new(waiting)
 
-    async def _connect(self, to: Target) -> "_Connection":
+    async def _connect(self, to: RequestTarget) -> "_Connection":
         if self._is_closed:
             raise UnreachableError("the client is closed")
         return await self._connector.connect(to.origin, lambda: _Connection(self, to))
@@ -161,7 +161,7 @@ class _Connection(asyncio.Protocol):
 
     __slots__ = ("_answer", "_client", "_exchange", "_is_used", "_parser", "_transport", "to")
 
-    def __init__(self, client: HttpClient, to: Target) -> None:
+    def __init__(self, client: HttpClient, to: RequestTarget) -> None:
         self.to = to
         self._client = client
         self._parser = httptools.HttpResponseParser(self)
@@ -276,7 +276,7 @@ class _Connection(asyncio.Protocol):
             exchange.ends(InvalidResponseError(problem))
         else:
             # Trap: what this calls may send the next request on this connection. Nothing may come after it.
-            exchange.ends(Answer(answer.status, b"".join(answer.parts), answer.retry_after))
+            exchange.ends(HttpAnswer(answer.status, b"".join(answer.parts), answer.retry_after))
 
     def _fail(self, error: Exception) -> None:
         exchange, self._exchange = self._exchange, None

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from rewardpool._client.exchange import Answer, Exchange
+from rewardpool._client.exchange import Exchange, HttpAnswer
 from rewardpool_api.contract import InvalidResponseError
 from rewardpool_api.names import SERIES_PLACES, SERIES_REQUEST_SECONDS
 
@@ -109,7 +109,7 @@ class Inquiry(Exchange):
         self.in_work = in_work
         self.asked_at = asked_at
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: HttpAnswer) -> None:
         self.in_work.answered(self, answer)
 
     def failed(self, error: Exception) -> None:
@@ -224,7 +224,7 @@ class InWork:
         longest = min(MOST_AGE_SECONDS, max(LEAST_AGE_SECONDS, (now - sent_at) / 4, self._pause))
         return listing if now - listing.asked_at <= longest else None
 
-    def answered(self, inquiry: Inquiry, answer: Answer) -> None:
+    def answered(self, inquiry: Inquiry, answer: HttpAnswer) -> None:
         self._inquiry = None
         self._is_answered.set()
         if 300 <= answer.status < 500 or answer.status == 501:

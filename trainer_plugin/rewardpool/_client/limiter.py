@@ -25,7 +25,7 @@ HOLDS = 1.5
 FADE = 1.1
 
 
-class Pace:
+class AdaptiveLimit:
     """The number itself. Pure: what happened goes in, `limit` comes out."""
 
     def __init__(self, most: int) -> None:

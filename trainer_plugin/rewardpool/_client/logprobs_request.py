@@ -9,20 +9,20 @@ from rewardpool._client.request import ScoreRequest
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._logprobs import Logprobs
 from rewardpool.errors import InvalidSampleError, SampleTooLongError
-from rewardpool_api.teacher_wire import Question
+from rewardpool_api.teacher_wire import SequenceQuestion
 
 # A sequence takes a slot for each: the tokens of one step of a teacher's engine.
 TOKENS_PER_SLOT = 2048
 
 
-def slots_of(asked: Question) -> int:
+def slots_of(asked: SequenceQuestion) -> int:
     return -(-len(asked.token_ids) // TOKENS_PER_SLOT)
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class LogprobsRequest(ScoreRequest[Logprobs]):
     # Without the model's name, which the endpoint has.
-    asked: Question
+    asked: SequenceQuestion
     vocabulary: str | None = None
     """Digest of the student's; None where any model may answer."""
 

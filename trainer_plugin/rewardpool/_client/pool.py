@@ -27,15 +27,15 @@ from rewardpool._client.stream import Stream
 from rewardpool._client.transport import Connections
 from rewardpool._client.wake_lock import WITHIN_SECONDS, Awake, sleeping_folder
 from rewardpool._config import Penalty, RewardConfig, action_for
-from rewardpool._demand.cadence import Plan
+from rewardpool._demand.cadence import GivenCadence
 from rewardpool._demand.handle import JobDemand, announced_demand
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._logprobs import Logprobs
 from rewardpool._sample import Outcome, Sample, Scored, Unscored
 from rewardpool._score_waits import ScoreWaits
 from rewardpool.errors import InvalidSampleError, PoolError, SampleError, WrongTokenizerError
-from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, Signature, Worker
-from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadRequestError, Question, check_question, question
+from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, AnsweringWorker, Signature
+from rewardpool_api.teacher_wire import LOGPROBS_PATH, BadRequestError, SequenceQuestion, check_question, question
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class Pool:
         """
         if self._demand.is_announcing:
             raise RuntimeError("this pool's demand is announced already; end that one first")
-        plan, before = Plan(samples=samples, steps=steps, every_seconds=every_seconds), self._counters.scored
+        plan, before = GivenCadence(samples=samples, steps=steps, every_seconds=every_seconds), self._counters.scored
         self._demand = announced_demand(
             self._config,
             lambda: self.endpoint,
@@ -384,7 +384,7 @@ class Pool:
             raise InvalidSampleError(label, str(error)) from None
         return await self.logprobs_of(asked, label=label, vocabulary=vocabulary)
 
-    async def logprobs_of(self, asked: Question, *, label: str, vocabulary: str | None = None) -> Logprobs:
+    async def logprobs_of(self, asked: SequenceQuestion, *, label: str, vocabulary: str | None = None) -> Logprobs:
         """As `logprobs`, for a question that is made."""
         try:
             check_question(asked)
@@ -591,8 +591,8 @@ class _Call(ScoreRequest[T]):
             self.noted.answered(self.connections.endpoint.pool, self.by)
         return self.answer(status, body, self.label)
 
-    def worker_of(self, answer: T) -> Worker:
-        return Worker() if self.by is None else self.by.worker
+    def worker_of(self, answer: T) -> AnsweringWorker:
+        return AnsweringWorker() if self.by is None else self.by.worker
 
 
 def injected_pool(config: RewardConfig, **injected: Any) -> Pool:

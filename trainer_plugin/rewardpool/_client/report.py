@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rewardpool._demand.report import DemandReport
-from rewardpool._score_waits import Readiness, ScoreWaits
+from rewardpool._score_waits import ReadyTimes, ScoreWaits
 from rewardpool.errors import FailureKind
 from rewardpool_api.contract import FAULTS, Fault
 from rewardpool_api.job_scores import FailureCounts, JobScores
@@ -76,7 +76,7 @@ class Report:
     failures: Mapping[Fault, Mapping[FailureKind, int]] = field(default_factory=dict)
 
 
-class Tally(NamedTuple):
+class RunningMean(NamedTuple):
     """Running mean and spread of scores; replaced as a whole, for another thread reads it."""
 
     scored: int = 0
@@ -84,11 +84,11 @@ class Tally(NamedTuple):
     squares: float = 0.0
     """Sum of the squared distances from the mean."""
 
-    def plus(self, score: float) -> "Tally":
+    def plus(self, score: float) -> "RunningMean":
         """Return that of one score more, by Welford's recurrence."""
         scored, off = self.scored + 1, score - self.mean
         mean = self.mean + off / scored
-        return Tally(scored, mean, self.squares + off * (score - mean))
+        return RunningMean(scored, mean, self.squares + off * (score - mean))
 
 
 @dataclass
@@ -124,9 +124,9 @@ class Counters:
     """Mean of those, when the last one was sent; None before the first one."""
     slowest_seconds: float = 0.0
     waits: ScoreWaits | None = None
-    readiness: Readiness = field(default_factory=Readiness)
+    readiness: ReadyTimes = field(default_factory=ReadyTimes)
     # Raw scores of samples; judgements and log-probabilities have none.
-    tally: Tally = field(default_factory=Tally)
+    tally: RunningMean = field(default_factory=RunningMean)
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def score(self, seconds: float) -> None:

@@ -26,7 +26,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from rewardpool._client.exchange import MAX_ANSWER_BYTES, Answer, Exchange
+from rewardpool._client.exchange import MAX_ANSWER_BYTES, Exchange, HttpAnswer
 from rewardpool._client.hedging import Hedging, Race, beside_retry
 from rewardpool._client.limiter import Queue
 from rewardpool._client.report import Counters
@@ -51,7 +51,7 @@ from rewardpool._deadline import already_waited
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._score_waits import Part
 from rewardpool.errors import PoolError, SampleError
-from rewardpool_api.contract import ECHOING_PATHS, REQUEST_ID_HEADER, Echo, Worker, request_header
+from rewardpool_api.contract import ECHOING_PATHS, REQUEST_ID_HEADER, AnsweringWorker, Echo, request_header
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class Attempt(Exchange):
     def most_bytes(self) -> int:
         return self.request.most_answer_bytes
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: HttpAnswer) -> None:
         self.request.attempt_answered(self, answer)
 
     def failed(self, error: Exception) -> None:
@@ -194,8 +194,8 @@ class ScoreRequest(Tries, Generic[T]):
         """
         raise NotImplementedError
 
-    def worker_of(self, answer: T) -> Worker:
-        return Worker()
+    def worker_of(self, answer: T) -> AnsweringWorker:
+        return AnsweringWorker()
 
     @property
     def id(self) -> str:
@@ -406,7 +406,7 @@ class ScoreRequest(Tries, Generic[T]):
         self.connections.send(attempt, attempt.endpoint, self.path, key=attempt.key, headers=headers, body=self._body)
         return attempt
 
-    def attempt_answered(self, attempt: Attempt, answer: Answer) -> None:
+    def attempt_answered(self, attempt: Attempt, answer: HttpAnswer) -> None:
         """Read an attempt's answer. It must not raise."""
         connections = self.connections
         if answer.status == 200:

@@ -9,7 +9,7 @@ from rewardpool._client.request import ScoreRequest
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._sample import Outcome, Sample, Scored, Unscored
 from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
-from rewardpool_api.contract import DetailedScore, Worker
+from rewardpool_api.contract import AnsweringWorker, DetailedScore
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
@@ -62,7 +62,7 @@ class SampleRequest(ScoreRequest[Score]):
                 error.fault = "verifier"  # the row's other fields are the longer part
             raise
 
-    def worker_of(self, answer: Score) -> Worker:
+    def worker_of(self, answer: Score) -> AnsweringWorker:
         return answer.by.worker
 
     def outcome(self) -> Outcome:

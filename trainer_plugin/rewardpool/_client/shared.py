@@ -24,7 +24,7 @@ class _Opened(Generic[T]):
     users: int = 0
 
 
-class Shared:
+class OpenRewards:
     """Pools and rewards that are open on one event loop."""
 
     def __init__(self) -> None:
@@ -97,13 +97,13 @@ async def _close(opened: _Opened[Any]) -> None:
             await opened.context.__aexit__(None, None, None)
 
 
-_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Shared] = WeakKeyDictionary()
+_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, OpenRewards] = WeakKeyDictionary()
 _farewells: list[Callable[[], None]] = []
 
 
-def shared() -> Shared:
+def shared() -> OpenRewards:
     """Return that of the running event loop."""
-    return _of_loop.setdefault(asyncio.get_running_loop(), Shared())
+    return _of_loop.setdefault(asyncio.get_running_loop(), OpenRewards())
 
 
 def at_exit(farewell: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ from yarl import URL
 from rewardpool._client.connect import Origin
 
 
-class Target(NamedTuple):
+class RequestTarget(NamedTuple):
     """Destination of requests: the identity of a connection, and the beginning of every request on it."""
 
     host: str
@@ -31,7 +31,7 @@ class Target(NamedTuple):
 @lru_cache(maxsize=64)
 def target(
     url: str, *, key: str | None, tls: ssl.SSLContext | None, is_own: bool = False, method: str = "POST"
-) -> Target:
+) -> RequestTarget:
     """Return the target of requests with JSON to a URL, with a bearer `key` if there is one; `tls` verifies https.
 
     Where `is_own`, nothing is sent unless who listens there is this user, or root.
@@ -51,7 +51,7 @@ def target(
         *([f"Authorization: Bearer {key}"] if key is not None else []),
     ]
     secure = (tls or _default_context()) if parsed.scheme == "https" else None
-    return Target(
+    return RequestTarget(
         parsed.raw_host or "", parsed.port or 80, secure, is_own, "".join(f"{line}\r\n" for line in lines).encode()
     )
 

@@ -21,10 +21,10 @@ from rewardpool._client.exchange import Exchange
 from rewardpool._client.hedging import FLOOR_SECONDS, Hedging
 from rewardpool._client.http import HttpClient
 from rewardpool._client.in_work import PATIENCE_SECONDS, Inquiry, InWork, Listing
-from rewardpool._client.limiter import AdaptiveLimiter, Pace
+from rewardpool._client.limiter import AdaptiveLimit, AdaptiveLimiter
 from rewardpool._client.outage import SILENCE_SECONDS, Outage
 from rewardpool._client.request_timer import RequestTimer
-from rewardpool._client.target import Target, target
+from rewardpool._client.target import RequestTarget, target
 from rewardpool._config import RewardConfig
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._discovery.find import find_pool
@@ -79,7 +79,7 @@ class Connections:
         self._admitted_key: str | None = None
         self._new_hedging = hedging
         self._hedging: dict[str, Hedging] = {}
-        self._pace = Pace(config.concurrency)
+        self._pace = AdaptiveLimit(config.concurrency)
         self._timer: RequestTimer | None = None
         self._outage: Outage | None = None
         self._in_work: InWork | None = None
@@ -235,7 +235,7 @@ class Connections:
         return next(key for key in keys if key not in refused)
 
 
-def _target(endpoint: Endpoint, path: str, key: str | None, *, method: str = "POST") -> Target:
+def _target(endpoint: Endpoint, path: str, key: str | None, *, method: str = "POST") -> RequestTarget:
     tls = None if endpoint.ca is None else _verifying(endpoint.ca)
     return target(endpoint.url + path, key=key, tls=tls, is_own=endpoint.is_own, method=method)
 

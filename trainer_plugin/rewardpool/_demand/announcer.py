@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from rewardpool._backoff import pause_seconds
 from rewardpool._demand.report import DemandReport
-from rewardpool._demand.writers import NotWrittenError, Writer
+from rewardpool._demand.writers import DemandWriter, NotWrittenError
 from rewardpool_api.demand import LEASE_SECONDS, Demand
 
 log = logging.getLogger(__name__)
@@ -38,12 +38,12 @@ REFUSED_SECONDS = float(LEASE_SECONDS)
 END_SECONDS = 2.0
 
 
-class Announcer:
+class DemandAnnouncer:
     """Says one job's demand; `start` it once."""
 
     def __init__(
         self,
-        writer: Writer,
+        writer: DemandWriter,
         demand: Callable[[], Demand],
         *,
         clock: Callable[[], float] = time.monotonic,

@@ -37,7 +37,7 @@ STALL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class GivenCadence:
     """Figures that the trainer gives; None leaves one to be learned.
 
     Raises:
@@ -109,7 +109,7 @@ def next_gap(gaps: Sequence[float]) -> float | None:
 class Cadence:
     """Learned intervals of one job. Not for several threads at once."""
 
-    def __init__(self, job: str, plan: Plan, *, sees_all: bool = True) -> None:
+    def __init__(self, job: str, plan: GivenCadence, *, sees_all: bool = True) -> None:
         """Begin in the phase Starting; `sees_all` says whether the samples that come here are all of the job's."""
         self._job = job
         self._plan = plan

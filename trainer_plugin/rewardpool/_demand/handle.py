@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Self
 
 from rewardpool._config import RewardConfig
-from rewardpool._demand.announcer import Announcer
-from rewardpool._demand.cadence import STALL_SECONDS, Cadence, Plan
+from rewardpool._demand.announcer import DemandAnnouncer
+from rewardpool._demand.cadence import STALL_SECONDS, Cadence, GivenCadence
 from rewardpool._demand.job import acquire_name, is_switched_on, name_of, rank_of, ranks_of, release_name
 from rewardpool._demand.report import DemandReport
 from rewardpool._demand.writers import writer_for
@@ -63,18 +63,18 @@ class JobDemand:
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
         # Times and tokens of samples that the cadence does not know yet; nothing is locked for each.
         self._came: deque[tuple[float, int | None]] = deque()
-        self._announcer: Announcer | None = None
+        self._announcer: DemandAnnouncer | None = None
         self._silent_because = ""
         self._ended: Callable[[], None] = lambda: None
 
     @classmethod
     def silent(cls, because: str, job: str = "") -> Self:
         """Return a handle that announces nothing, for the reason given."""
-        demand = cls(job, Cadence(job or "job", Plan()))
+        demand = cls(job, Cadence(job or "job", GivenCadence()))
         demand._silent_because = because
         return demand
 
-    def announce(self, announcer: Announcer, *, ended: Callable[[], None] = lambda: None) -> None:
+    def announce(self, announcer: DemandAnnouncer, *, ended: Callable[[], None] = lambda: None) -> None:
         """Begin to announce; once. `ended` is called after the last word."""
         self._announcer = announcer
         self._ended = ended
@@ -202,7 +202,7 @@ class JobDemand:
 def announced_demand(
     config: RewardConfig,
     endpoint: Callable[[], Endpoint],
-    plan: Plan,
+    plan: GivenCadence,
     *,
     rank: int | None = None,
     ranks: int | None = None,
@@ -244,7 +244,7 @@ def announced_demand(
         scores=scores,
         scored=lambda: ranks * scored(),
     )
-    demand.announce(Announcer(writer, demand.now), ended=lambda: release_name(job, where=where))
+    demand.announce(DemandAnnouncer(writer, demand.now), ended=lambda: release_name(job, where=where))
     log.info("announcing the demand of job %s to reward pool %s, by %s", job, endpoint().pool, writer)
     return demand
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from rewardpool._demand.handle import JobDemand
 
 
-class Together:
+class JointDemand:
     """Demands that announce the same; ends them all at the end of its `with` block."""
 
     def __init__(self, demands: Sequence[JobDemand]) -> None:
@@ -27,7 +27,7 @@ class Together:
                 stack.enter_context(demand.waiting())
             yield
 
-    def __enter__(self) -> "Together":
+    def __enter__(self) -> "JointDemand":
         return self
 
     def __exit__(self, *_: object) -> None:

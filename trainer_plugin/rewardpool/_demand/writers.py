@@ -35,7 +35,7 @@ class NotWrittenError(Exception):
         self.is_refused = is_refused
 
 
-class Writer(Protocol):
+class DemandWriter(Protocol):
     """Says a job's demand where the operator hears it; `str()` of it names the place in messages."""
 
     async def write(self, demand: Demand) -> None:
@@ -137,7 +137,7 @@ class LeaseWriter:
         await self._open.aclose()
 
 
-def writer_for(endpoint: Callable[[], Endpoint]) -> Writer | None:
+def writer_for(endpoint: Callable[[], Endpoint]) -> DemandWriter | None:
     """Return the writer for a pool, by the source in which discovery found it; None where there is no such place."""
     found = endpoint()
     match found.source:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RevisionModel:
+class ServedModel:
     """The model that one revision of the pool's workers serves, as the pool's status has it.
 
     Attributes:
@@ -78,7 +78,7 @@ class Endpoint:
     model_type: "ModelType | None" = None
     max_model_len: int | None = None
     step_token: str | None = field(default=None, compare=False)
-    revisions: tuple[RevisionModel, ...] = field(default=(), compare=False)
+    revisions: tuple[ServedModel, ...] = field(default=(), compare=False)
     dtype: str | None = None
     is_fixed_size: bool = field(default=False, compare=False)
     limits: Mapping[str, float] = field(default_factory=dict, compare=False, repr=False)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewardpool._config import RewardConfig, check_pool, check_url
 from rewardpool._deadline import already_waited
-from rewardpool._discovery.endpoint import Endpoint, RevisionModel
+from rewardpool._discovery.endpoint import Endpoint, ServedModel
 from rewardpool._discovery.pool_sources import (
     KubernetesSource,
     LocalSource,
@@ -287,11 +287,11 @@ async def _endpoint(pool: "RewardPool", source: PoolSource, *, keys: tuple[str, 
     )
 
 
-def _revisions(pool: "RewardPool") -> tuple[RevisionModel, ...]:
+def _revisions(pool: "RewardPool") -> tuple[ServedModel, ...]:
     """Return the models of the revisions, the one that gets replicas first; the spec's model before any is known."""
     spec, status = pool.spec, pool.status
     known = [
-        RevisionModel(
+        ServedModel(
             revision=one.revision,
             source=one.source,
             commit=one.commit or (spec.model.revision if one.source == spec.model.source else None),
@@ -308,7 +308,7 @@ def _revisions(pool: "RewardPool") -> tuple[RevisionModel, ...]:
     if known:
         return tuple(sorted(known, key=lambda one: one.revision != target))
     head = spec.model.head
-    model = RevisionModel(
+    model = ServedModel(
         revision=status.current_revision,
         source=spec.model.source,
         commit=(status.model.commit if status.model else None) or spec.model.revision,

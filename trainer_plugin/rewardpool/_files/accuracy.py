@@ -10,7 +10,7 @@ NO_SUBSET = "(none)"
 
 
 @dataclass
-class Tally:
+class PairTally:
     """Counts of pairs.
 
     Attributes:
@@ -49,12 +49,12 @@ class Accuracy:
     """Counts pairs by subset, as their records come."""
 
     def __init__(self) -> None:
-        self.subsets: dict[str, Tally] = {}
-        self.all = Tally()
+        self.subsets: dict[str, PairTally] = {}
+        self.all = PairTally()
 
     def add(self, record: Mapping[str, Any]) -> None:
         scores = record[CHOSEN]["score"], record[REJECTED]["score"]
-        self.subsets.setdefault(str(record.get("subset", NO_SUBSET)), Tally()).add(*scores)
+        self.subsets.setdefault(str(record.get("subset", NO_SUBSET)), PairTally()).add(*scores)
         self.all.add(*scores)
 
     @property

@@ -14,7 +14,7 @@ MOST_OF_A_GROUP: Final = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agreement:
+class ScoreAgreement:
     """Agreement of scores with earlier ones.
 
     Attributes:
@@ -51,7 +51,7 @@ class Agreement:
         return _kendall(self.pairs, self.same_order, self.tied)
 
 
-class Comparison:
+class AgreementCounter:
     """Takes in records one by one; keeps two numbers of each, by group."""
 
     def __init__(self) -> None:
@@ -74,12 +74,12 @@ class Comparison:
         """The scores before and now of the rows that have both, by group."""
         return [list(zip(found[::2], found[1::2], strict=True)) for found in self._groups.values()]
 
-    def agreement(self) -> Agreement:
+    def agreement(self) -> ScoreAgreement:
         groups = self.groups()
         # Quarters: the difference of two scores, and a sum of such means, may be larger than any float.
         quarters = [now / 4 - before / 4 for group in groups for before, now in group]
         counts = [_order(group[:MOST_OF_A_GROUP]) for group in groups]
-        return Agreement(
+        return ScoreAgreement(
             rows=self._rows,
             both=len(quarters),
             gained=self._gained,

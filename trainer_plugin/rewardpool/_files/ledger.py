@@ -16,7 +16,7 @@ import orjson
 
 from rewardpool._client import open_files
 from rewardpool._files.forms import RESPONSE, FileRow, Form, FormError
-from rewardpool._files.source import Source, pyarrow_parquet
+from rewardpool._files.source import RowSource, pyarrow_parquet
 from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.ledger import parquet
 from rewardpool.errors import ConfigError, InvalidSampleError
@@ -48,7 +48,7 @@ GROUP: Final = "group"
 PART: Final = "part"
 
 
-class LedgerRecords(Source):
+class LedgerRecords(RowSource):
     """The records of a ledger, each once, as rows that carry the score that they had.
 
     Args:
@@ -108,7 +108,7 @@ class LedgerRecords(Source):
         return self._at
 
     def digest(self) -> str:
-        """As `Source.digest`, and of what is compared."""
+        """As `RowSource.digest`, and of what is compared."""
         digest = hashlib.sha256(f"{self._part} {self._failed_only}".encode())
         for path, left in self._files.items():
             file = self._open[path]
@@ -122,7 +122,7 @@ class LedgerRecords(Source):
         return {"files": {file.name: size for file, size in self._files.items()}}
 
     def go_on(self, extent: Mapping[str, Any]) -> None:
-        """As `Source.go_on`; raises ConfigError where a file of that run is not there any more."""
+        """As `RowSource.go_on`; raises ConfigError where a file of that run is not there any more."""
         before = extent.get("files")
         if not isinstance(before, dict) or not all(isinstance(size, int) for size in before.values()):
             return  # of no ledger, or spoilt: the journal is refused for another input

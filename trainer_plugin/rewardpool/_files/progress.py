@@ -18,7 +18,7 @@ LINE_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class FileProgress:
     """Progress of a file.
 
     Attributes:
@@ -43,7 +43,7 @@ class Progress:
         return f"{self.what} {self.done:,}{of} rows, {self.rate:,.0f} rows/s{unscored}{left}"
 
 
-class Pace:
+class RateMeter:
     """Works out the rate of what is done.
 
     Args:
@@ -62,7 +62,7 @@ class Pace:
         # Time and rows done, at most one pair each second, of the last half minute.
         self._seen = deque([(self._began, before)])
 
-    def progress(self, done: int, *, unscored: int = 0) -> Progress:
+    def progress(self, done: int, *, unscored: int = 0) -> FileProgress:
         """Return how far it is with so many rows done, those of earlier runs included."""
         now = self._clock()
         while len(self._seen) > 1 and self._seen[1][0] <= now - RATE_SECONDS:
@@ -74,13 +74,15 @@ class Pace:
         left = None
         if self._total is not None and rate > 0 and now >= self._began + LEFT_AFTER_SECONDS:
             left = (self._total - done) / rate
-        return Progress(what=self._what, done=done, total=self._total, unscored=unscored, rate=rate, seconds_left=left)
+        return FileProgress(
+            what=self._what, done=done, total=self._total, unscored=unscored, rate=rate, seconds_left=left
+        )
 
 
-Show = Callable[[Progress], None]
+Show = Callable[[FileProgress], None]
 
 
-def silent(progress: Progress) -> None:
+def silent(progress: FileProgress) -> None:
     """Show nothing."""
 
 
@@ -96,7 +98,7 @@ class Lines:
         self._clock = clock
         self._next = clock() + FIRST_AFTER_SECONDS
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: FileProgress) -> None:
         now = self._clock()
         if now >= self._next:
             self._next = now + LINE_SECONDS
@@ -108,13 +110,13 @@ def bar() -> Iterator[Show]:
     """Show progress as a bar on stderr, once it has taken two seconds."""
     from rich.console import Console  # slow to import, and short work needs none of it
     from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import FileProgress as Bar
 
     shown = Bar(BarColumn(bar_width=24), TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
     task = shown.add_task("", total=None)
     began = time.monotonic()
 
-    def show(progress: Progress) -> None:
+    def show(progress: FileProgress) -> None:
         if not shown.live.is_started and time.monotonic() - began >= FIRST_AFTER_SECONDS:
             shown.start()
         shown.update(task, completed=progress.done, total=progress.total, description=str(progress))

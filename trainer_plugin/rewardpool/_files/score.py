@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rewardpool._files.journal import Journal, input_of
-from rewardpool._files.progress import Pace, Show, silent
+from rewardpool._files.progress import RateMeter, Show, silent
 from rewardpool._files.results import fault_of, outcomes_of, record_of, write_output
-from rewardpool._files.source import Checked, Source, is_parquet, pyarrow_parquet
+from rewardpool._files.source import Checked, RowSource, is_parquet, pyarrow_parquet
 from rewardpool._files.window import WINDOW, Done, Window
 from rewardpool._rewards.blocking import BlockingReward
 from rewardpool._rewards.config import RewardSpec
@@ -62,7 +62,7 @@ class FileReport:
 
 def score_file(
     open_reward: Callable[[], BlockingReward],
-    source: Source,
+    source: RowSource,
     out: Path,
     *,
     about: Mapping[str, Any],
@@ -88,7 +88,7 @@ def score_file(
     journal_path = journal_of(out)
     _check_output(out, journal_path)
     source.go_on(input_of(journal_path))
-    reading = Pace("read")
+    reading = RateMeter("read")
     checked = source.check(lambda rows: None if rows % 1024 else show(reading.progress(rows)))
     known = {"input": _input(source, checked), "reward": dict(about)}
     with Journal(journal_path, about=known, rows=checked.rows) as journal:
@@ -183,12 +183,12 @@ def _unless_empty(journal: Journal) -> Iterator[None]:
         raise
 
 
-def _input(source: Source, checked: Checked) -> dict[str, Any]:
+def _input(source: RowSource, checked: Checked) -> dict[str, Any]:
     return {"sha256": checked.sha256, "rows": checked.rows, "form": checked.form.name, **source.extent()}
 
 
 def _score(
-    opened: BlockingReward, source: Source, checked: Checked, journal: Journal, *, window: int, show: Show
+    opened: BlockingReward, source: RowSource, checked: Checked, journal: Journal, *, window: int, show: Show
 ) -> None:
     if opened.needs_group and not checked.form.is_pair:
         raise ConfigError(
@@ -196,7 +196,7 @@ def _score(
             "compares the responses to a prompt, and each row of this file has one; call the reward with whole batches,"
             " or give pairs",
         )
-    pace = Pace("scored", before=journal.done, total=checked.rows)
+    pace = RateMeter("scored", before=journal.done, total=checked.rows)
     unscored = 0
 
     def write(done: list[Done]) -> None:

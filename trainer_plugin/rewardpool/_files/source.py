@@ -36,7 +36,7 @@ class Checked:
     sha256: str
 
 
-class Source(ABC):
+class RowSource(ABC):
     """A file of rows.
 
     Args:
@@ -115,7 +115,7 @@ class Source(ABC):
         return read_row(row, form, number)
 
 
-class JsonLines(Source):
+class JsonLines(RowSource):
     """A JSON object a line."""
 
     def _raw(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -142,7 +142,7 @@ class JsonLines(Source):
         return f"{self.path}, line {number + 1}"
 
 
-class Parquet(Source):
+class Parquet(RowSource):
     """A Parquet file, read by pyarrow."""
 
     def _raw(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -185,14 +185,14 @@ def pyarrow_parquet(field: str) -> Any:
         ) from None
 
 
-def open_source(path: Path, *, ignore: Collection[str] = (), forms: Sequence[Form] = FORMS) -> Source:
-    """Return the file as JSON lines or Parquet, as its name says; the arguments are those of `Source`.
+def open_source(path: Path, *, ignore: Collection[str] = (), forms: Sequence[Form] = FORMS) -> RowSource:
+    """Return the file as JSON lines or Parquet, as its name says; the arguments are those of `RowSource`.
 
     Raises:
         ConfigError: File not found, or its name has no accepted ending.
     """
     if is_parquet(path, field="FILE"):
-        found: Source = Parquet(path, ignore, forms)
+        found: RowSource = Parquet(path, ignore, forms)
     else:
         found = JsonLines(path, ignore, forms)
     if not path.is_file():

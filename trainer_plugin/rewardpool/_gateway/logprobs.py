@@ -23,7 +23,7 @@ from typing import Any, Final
 from rewardpool_api.teacher_wire import (
     MOST_VALUES,
     BadRequestError,
-    Question,
+    SequenceQuestion,
     Values,
     question,
     refuse_sampling,
@@ -60,7 +60,7 @@ class PromptLogprobs:
         names: What messages about a question call its fields.
     """
 
-    sequences: Sequence[Question]
+    sequences: Sequence[SequenceQuestion]
     model: str | None
     names: Mapping[str, str]
 
@@ -134,7 +134,7 @@ def tokens_answer(found: Sequence[Values], asked: PromptLogprobs, *, model: str)
     return "".join([json.dumps(said)[:-1], ',"prompt_logprobs":', positions, "}"]).encode()
 
 
-def _positions(found: Values, asked: Question) -> str:
+def _positions(found: Values, asked: SequenceQuestion) -> str:
     """JSON of all positions. Written by hand: an object for each token would take ten times the memory."""
     return "[" + ",".join(["null", *_rows(found, asked.top_k)]) + "]"
 

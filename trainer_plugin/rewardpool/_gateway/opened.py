@@ -11,11 +11,11 @@ from rewardpool._client.pool import Pool
 from rewardpool._config import RewardConfig
 from rewardpool._demand.bursts import Bursts
 from rewardpool._discovery.endpoint import Endpoint
-from rewardpool._rewards import Announcement, open_announced
+from rewardpool._rewards import JobFacts, open_announced
 from rewardpool._rewards.opened import OpenReward
 from rewardpool._vocabulary import check_vocabulary, digest_of
 from rewardpool.errors import ConfigError
-from rewardpool_api.teacher_wire import VOCABULARY_DIGEST, Question, Values
+from rewardpool_api.teacher_wire import VOCABULARY_DIGEST, SequenceQuestion, Values
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class OpenTeacher:
     def endpoint(self) -> Endpoint:
         return self.pool.endpoint
 
-    async def logprobs(self, asked: Question, *, label: str) -> Values:
+    async def logprobs(self, asked: SequenceQuestion, *, label: str) -> Values:
         """Ask about one sequence. Raises what `Pool.logprobs` raises."""
         with self.bursts.sample():
             return (await self.pool.logprobs_of(asked, label=label, vocabulary=self.vocabulary)).flat
@@ -40,7 +40,7 @@ class OpenTeacher:
 @asynccontextmanager
 async def open_pool(
     spec: Mapping[str, Any],
-    announcement: Announcement,
+    announcement: JobFacts,
     *,
     tokenizer: str | None,
     policy_tokenizer: str | None = None,

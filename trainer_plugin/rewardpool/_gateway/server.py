@@ -55,7 +55,7 @@ from rewardpool_api.teacher_wire import (
     ANY_MODEL,
     LOGPROBS_PATH,
     BadRequestError,
-    Question,
+    SequenceQuestion,
     Values,
     parse_request,
     sglang_answer,
@@ -236,11 +236,11 @@ class _Gateway:
         return await _answer(lambda: write(found, asked, model=teacher.endpoint.served_name))
 
     async def _logprobs(
-        self, teacher: OpenTeacher, sequences: Sequence[Question], reworded: Callable[[str], str]
+        self, teacher: OpenTeacher, sequences: Sequence[SequenceQuestion], reworded: Callable[[str], str]
     ) -> list[Values]:
         """Return the values of all; the first error gives up the others."""
 
-        async def one(index: int, asked: Question) -> Values:
+        async def one(index: int, asked: SequenceQuestion) -> Values:
             try:
                 return await teacher.logprobs(asked, label=f"sequence {index}")
             except InvalidSampleError as error:

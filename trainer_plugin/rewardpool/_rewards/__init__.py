@@ -6,7 +6,7 @@ async with open_reward("rl/skywork") as reward:
     rating = await reward.rate(Episode(prompt="What is 2 + 2?", response="4"))
 """
 
-from rewardpool._rewards.announced import Announcement, open_announced
+from rewardpool._rewards.announced import JobFacts, open_announced
 from rewardpool._rewards.blocking import BlockingReward
 from rewardpool._rewards.episode import Episode, Message
 from rewardpool._rewards.lazy import LazyReward
@@ -16,9 +16,9 @@ from rewardpool._rewards.rating import Rating
 from rewardpool._rewards.running import RunningMoments
 
 __all__ = [
-    "Announcement",
     "BlockingReward",
     "Episode",
+    "JobFacts",
     "LazyReward",
     "Message",
     "OpenReward",

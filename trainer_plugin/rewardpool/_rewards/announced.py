@@ -20,7 +20,7 @@ from rewardpool._rewards.running import RunningMoments
 
 
 @dataclass(frozen=True, kw_only=True)
-class Announcement:
+class JobFacts:
     """Facts about a job that are known beforehand, as `Pool.demand` takes them."""
 
     samples: int | None = None
@@ -85,7 +85,7 @@ class AnnouncedReward:
 
 
 @asynccontextmanager
-async def open_announced(spec: RewardLike, announcement: Announcement, **options: Any) -> AsyncIterator[OpenReward]:
+async def open_announced(spec: RewardLike, announcement: JobFacts, **options: Any) -> AsyncIterator[OpenReward]:
     """As `open_reward`, which takes the options; the demand ends with the `async with` block.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any
 from rewardpool._client.loop_thread import LoopThread, result_of
 from rewardpool._client.pool import Pool
 from rewardpool._client.wake_lock import WITHIN_SECONDS
-from rewardpool._rewards.announced import Announcement, open_announced
+from rewardpool._rewards.announced import JobFacts, open_announced
 from rewardpool._rewards.config import RewardLike
 from rewardpool._rewards.cross_loop import awake_elsewhere
 from rewardpool._rewards.episode import Episode
@@ -36,7 +36,7 @@ class BlockingReward(LoopThread[OpenReward]):
         spec: RewardLike,
         *,
         tokenizer: Any = None,
-        announcement: Announcement | None = None,
+        announcement: JobFacts | None = None,
         **overrides: Any,
     ) -> None:
         opening = (

@@ -29,7 +29,7 @@ from rewardpool._rewards.config import without_steps
 from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.groups import compared, in_order, siblings
 from rewardpool._rewards.job_claims import ClaimStore, ClaimsUnavailableError, JobClaims
-from rewardpool._rewards.ledger.record import Scorer, judge_hash
+from rewardpool._rewards.ledger.record import LedgerScorer, judge_hash
 from rewardpool._rewards.ledger.writer import Ledger, LedgerReport
 from rewardpool._rewards.mixture import Scaling, clipped, combined, normalized
 from rewardpool._rewards.one_revision import ROUNDS, Answered, differ, is_split, wanted_of
@@ -68,12 +68,12 @@ class OpenPart:
     pool: Pool | None = None
 
     @cached_property
-    def scorer(self) -> Scorer:
+    def scorer(self) -> LedgerScorer:
         if self.pool is None:
-            return Scorer(part=self.name, commits={})
+            return LedgerScorer(part=self.name, commits={})
         endpoint = self.pool.endpoint
         judge = self.config.judge if isinstance(self.config, PoolPart) and endpoint.model_type == "Generative" else None
-        return Scorer(
+        return LedgerScorer(
             part=self.name,
             pool=endpoint.pool,
             commits=_Commits(self.pool),

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from rewardpool._client.pool import Pool
-from rewardpool._discovery.endpoint import Endpoint, RevisionModel
+from rewardpool._discovery.endpoint import Endpoint, ServedModel
 from rewardpool._rewards.chat.chat_template import ChatTokenizer, load_tokenizer, read_template
 from rewardpool._rewards.chat.tokenizer_digest import tokenizer_digest
-from rewardpool._rewards.chat.writers import Writer, Writers
+from rewardpool._rewards.chat.writers import ConversationWriter, Writers
 from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.functions import arguments_of
 from rewardpool._rewards.part_config import PoolPart
@@ -119,7 +119,7 @@ class ChatScorer:
             episode.label, f"workers with other tokenizers answered {MOST_WRITTEN} times, each another than before"
         )
 
-    async def _score(self, episode: Episode, writer: Writer) -> PartScore:
+    async def _score(self, episode: Episode, writer: ConversationWriter) -> PartScore:
         """Score it as this writer writes it. Raises WrongTokenizerError where another model answered."""
         messages, text = episode.messages(), None
         try:
@@ -142,7 +142,7 @@ class ChatScorer:
         return PartScore(scored.value, {"steps": list(steps)} if steps else {}, rewards, attempts=scored.attempts)
 
 
-async def _fits_without_response(episode: Episode, writer: Writer, limit_tokens: int | None) -> bool:
+async def _fits_without_response(episode: Episode, writer: ConversationWriter, limit_tokens: int | None) -> bool:
     """Return whether the response is what makes an episode too long: the prompt alone fits."""
     try:
         tokens = await writer.chat.token_ids(replace(episode, response="", turns=None).messages())
@@ -214,11 +214,11 @@ def step_token_of(part: PoolPart, endpoint: Endpoint, *, path: str) -> str | Non
 async def load_writer(
     part: PoolPart,
     pool: Pool,
-    model: RevisionModel | None,
+    model: ServedModel | None,
     *,
     given: Any,
     path: str,
-) -> Writer:
+) -> ConversationWriter:
     """Load what writes an episode in the tokens of a model of the part's pool.
 
     Args:
@@ -247,10 +247,10 @@ async def load_writer(
         field=field,
     )
     separator = None if step_token is None else separator_of(part)
-    return Writer(chat=chat, tokenizer=digest, separator=separator)
+    return ConversationWriter(chat=chat, tokenizer=digest, separator=separator)
 
 
-def check_files(tokenizer: str | None, model: RevisionModel, *, field: str) -> None:
+def check_files(tokenizer: str | None, model: ServedModel, *, field: str) -> None:
     """Raise ConfigError where the files here are not those that the pool's workers have."""
     if None not in (tokenizer, model.tokenizer) and tokenizer != model.tokenizer:
         raise ConfigError(
@@ -270,7 +270,7 @@ def _load(source: str, revision: str | None, field: str) -> tuple[Any, str | Non
             return tokenizer, after
 
 
-def model_source(endpoint: Endpoint, model: RevisionModel | None, *, field: str) -> tuple[str, str | None]:
+def model_source(endpoint: Endpoint, model: ServedModel | None, *, field: str) -> tuple[str, str | None]:
     """Folder or hub name, and revision, of the tokenizer of a pool's model."""
     if model is None:
         raise ConfigError(field, f"set it: of {endpoint.pool} only a URL is known, not which model it serves")

@@ -9,19 +9,19 @@ from rewardpool._rewards.part_config import FunctionPart, LengthPenalty
 from rewardpool._rewards.reward_function import PartScore
 from rewardpool._sample import FunctionSample
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
-from rewardpool_runtime.functions.limits import Limits
+from rewardpool_runtime.functions.limits import CallLimits
 from rewardpool_runtime.functions.load import FunctionLoadError
 from rewardpool_runtime.functions.outcome import Failed, FunctionArguments
 from rewardpool_runtime.functions.parent import environment
-from rewardpool_runtime.functions.runner import ProcessRunner, Runner
-from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.functions.runner import CallRunner, ProcessRunner
+from rewardpool_runtime.functions.source import FunctionSource
 from rewardpool_runtime.functions.threads import ThreadRunner
 
 
 class FunctionScorer:
     """Scores by a user's function. What it raises or returns in place of a number is the sample's error."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: CallRunner) -> None:
         self._runner = runner
 
     async def score(self, episode: Episode) -> PartScore:
@@ -50,26 +50,26 @@ def arguments_of(episode: Episode) -> FunctionSample:
     )
 
 
-async def started_runner(part: FunctionPart, *, path: str) -> Runner:
+async def started_runner(part: FunctionPart, *, path: str) -> CallRunner:
     """Load the function where it is to run; to be closed by the caller.
 
     Raises:
         ConfigError: Function not found, or it cannot be called, or run there.
     """
-    limits = Limits(
+    limits = CallLimits(
         cpu_seconds=part.cpu_seconds,
         idle_seconds=part.idle_seconds,
         memory_mib=part.memory_mib,
         concurrency=part.concurrency,
         calls_per_process=part.calls_per_process,
     )
-    runner: Runner | None = None
+    runner: CallRunner | None = None
     try:
         if part.run_in == "threads":
             runner = ThreadRunner(part.function, limits=limits, further=part.kwargs)
         else:
             runner = ProcessRunner(
-                Source.from_function(part.function),
+                FunctionSource.from_function(part.function),
                 limits=limits,
                 env=environment(part.env, os.environ),
                 further=part.kwargs,

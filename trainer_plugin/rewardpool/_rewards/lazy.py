@@ -17,7 +17,7 @@ from rewardpool._client.loop_thread import result_of
 from rewardpool._client.per_process import PerProcess
 from rewardpool._deadline import waited
 from rewardpool._demand.handle import JobDemand
-from rewardpool._rewards.announced import Announcement
+from rewardpool._rewards.announced import JobFacts
 from rewardpool._rewards.blocking import BlockingReward
 from rewardpool._rewards.config import RewardLike, RewardSpec, as_mapping, parse_reward, refuse_process, refuse_running
 from rewardpool._rewards.episode import Episode
@@ -48,7 +48,7 @@ class LazyReward(PerProcess[BlockingReward]):
         tokenizer: Any = None,
         path: str = "reward",
         who: str | None = "this trainer",
-        announcement: Announcement | None = None,
+        announcement: JobFacts | None = None,
         **overrides: Any,
     ) -> None:
         if overrides:

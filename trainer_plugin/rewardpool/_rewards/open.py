@@ -11,8 +11,8 @@ from rewardpool._client.breaker import Breaker
 from rewardpool._client.pool import Pool
 from rewardpool._config import RewardConfig
 from rewardpool._deadline import waited
-from rewardpool._discovery.endpoint import RevisionModel
-from rewardpool._rewards.chat.writers import Writer, Writers
+from rewardpool._discovery.endpoint import ServedModel
+from rewardpool._rewards.chat.writers import ConversationWriter, Writers
 from rewardpool._rewards.composite import CompositeReward, OpenPart, PostProcess
 from rewardpool._rewards.config import RewardLike, RewardSpec, as_mapping, parse_reward
 from rewardpool._rewards.discriminative import (
@@ -193,7 +193,7 @@ class _Opening:
                 )
 
     async def _chat_scorer(self, part: PoolPart, pool: Pool, *, given: Any, path: str) -> ChatScorer:
-        async def load(model: RevisionModel) -> Writer:
+        async def load(model: ServedModel) -> ConversationWriter:
             if given is not None:
                 raise ModelChangedError(
                     f"the tokenizer of {path} was given as an object; open the reward again with that of {model.source}"

@@ -19,7 +19,7 @@ T = TypeVar("T")
 MOST_AT_ONCE = 64
 
 
-class Together(Generic[A, B]):
+class BatchedWork(Generic[A, B]):
     """Batches of one kind of work, on a thread of its own."""
 
     def __init__(self, work: Callable[[Sequence[A]], Sequence[B | Exception]], *, what: str) -> None:

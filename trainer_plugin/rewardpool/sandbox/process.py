@@ -38,7 +38,7 @@ _EXITING: Final = 0x4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Allowance:
+class ProcessLimits:
     """Limits of a process.
 
     Attributes:
@@ -111,10 +111,10 @@ class _ProcFile:
             return ""
 
 
-class Process:
+class ForkedProcess:
     """A process that was forked for one program."""
 
-    def __init__(self, zygote: Zygote, allowance: Allowance, *, stdin: str = "", folder: str | None = None) -> None:
+    def __init__(self, zygote: Zygote, allowance: ProcessLimits, *, stdin: str = "", folder: str | None = None) -> None:
         """Fork it and have it give up what it does not need.
 
         Raises:

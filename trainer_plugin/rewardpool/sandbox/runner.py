@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from rewardpool.errors import SandboxError
 from rewardpool.sandbox.parent import zygotes
-from rewardpool.sandbox.process import Allowance, Ended, Process
+from rewardpool.sandbox.process import Ended, ForkedProcess, ProcessLimits
 from rewardpool.sandbox.verdict import Outcome, Verdict
 
 MAX_CODE_BYTES: Final = 1024 * 1024
@@ -93,7 +93,7 @@ def run(
         tests, calls, asserts, functions, files or {}, cpu_seconds, idle_seconds, memory_mib, output_kib
     )
     called = list(functions) or _functions_of(asserts)
-    allowance = Allowance(
+    allowance = ProcessLimits(
         cpu_seconds=cpu_seconds,
         idle_seconds=idle_seconds,
         memory_bytes=memory_mib << 20,
@@ -120,7 +120,7 @@ def _too_long(total: int) -> Verdict:
 
 
 class _Run:
-    def __init__(self, code: str, allowance: Allowance, *, folder: str | None, preload: Sequence[str]) -> None:
+    def __init__(self, code: str, allowance: ProcessLimits, *, folder: str | None, preload: Sequence[str]) -> None:
         self._code = code
         self._allowance = allowance
         self._folder = folder
@@ -219,8 +219,8 @@ class _Run:
             self._failed(ended.outcome, ended.message)
 
     @contextlib.contextmanager
-    def _process(self, stdin: str) -> Iterator[Process]:
-        process = Process(self._zygote, self._allowance, stdin=stdin, folder=self._folder)
+    def _process(self, stdin: str) -> Iterator[ForkedProcess]:
+        process = ForkedProcess(self._zygote, self._allowance, stdin=stdin, folder=self._folder)
         try:
             yield process
         finally:

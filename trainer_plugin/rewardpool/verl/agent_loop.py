@@ -24,8 +24,8 @@ from rewardpool._client.shared import shared
 from rewardpool.errors import ConfigError
 from rewardpool.verl.advantages import LEAST_REWARD
 from rewardpool.verl.announced import shared_reward
-from rewardpool.verl.response_scorer import ResponseScorer, Unscored
-from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, Settings, plain_config, read_settings
+from rewardpool.verl.response_scorer import ResponseScorer, UnscoredResponse
+from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, VerlSettings, plain_config, read_settings
 from rewardpool.verl.whole_groups import Member, WholeGroups
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not 
 class InlineScorer:
     """The scorer of all agent loops of one worker."""
 
-    def __init__(self, config: Any, settings: Settings, scorer: ResponseScorer) -> None:
+    def __init__(self, config: Any, settings: VerlSettings, scorer: ResponseScorer) -> None:
         """`config` is the trainer's; kept because it is known by its identity."""
         self.config = config
         self.settings = settings
@@ -107,7 +107,7 @@ class InlineScorer:
             "multi_modal_data": last.multi_modal_data,
         }
         scored = await self._scorer.score(others, last.response_ids, prompt_ids=last.prompt_ids, member=member)
-        if isinstance(scored, Unscored):
+        if isinstance(scored, UnscoredResponse):
             log.warning("a trajectory has no score, and is left out of its group: %s", scored.error)
             return None
         last.reward_score, last.extra_fields["reward_extra_info"] = scored.score, scored.extra_info

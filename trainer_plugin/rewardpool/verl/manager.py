@@ -19,7 +19,7 @@ from rewardpool._rewards import OpenReward
 from rewardpool.errors import ConfigError
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
-from rewardpool.verl.response_scorer import ResponseScorer, Unscored
+from rewardpool.verl.response_scorer import ResponseScorer, UnscoredResponse
 from rewardpool.verl.rollout import prompt_tail_ids, response_ids
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, plain_config, read_settings
 
@@ -86,7 +86,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
                 response_ids(row.batch, row.non_tensor_batch),
                 prompt_ids=prompt_tail_ids(row.batch),
             )
-        if isinstance(scored, Unscored):  # of a row that names another agent loop, which has to have a number
+        if isinstance(scored, UnscoredResponse):  # of a row that names another agent loop, which has to have a number
             raise scored.error
         if scored.steps is not None:
             raise ConfigError(

@@ -11,7 +11,7 @@ from rewardpool._policy.steps import at_tokens
 from rewardpool._policy.turns import PolicyTurns
 from rewardpool._rewards import Episode, OpenReward, Rating
 from rewardpool._rewards.episode import Message
-from rewardpool._rewards.together import Together, or_error
+from rewardpool._rewards.together import BatchedWork, or_error
 from rewardpool.errors import ConfigError, SampleError, ScoreError
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, beside_prompt, episode, medium
@@ -33,7 +33,7 @@ class VerlScore:
 
 
 @dataclass(frozen=True)
-class Unscored:
+class UnscoredResponse:
     """A response without a score, under the failure policy `skip`."""
 
     error: SampleError
@@ -49,7 +49,7 @@ class ResponseScorer:
         self._info = tuple(info)
         self.reward = reward
         self._text = ResponseDecoder(tokenizer)
-        self._decoding: Together[_Tokens, tuple[str, str | None]] = Together(
+        self._decoding: BatchedWork[_Tokens, tuple[str, str | None]] = BatchedWork(
             self._decode, what="the policy's tokenizer"
         )
         self._tokenizer = tokenizer
@@ -62,7 +62,7 @@ class ResponseScorer:
         *,
         prompt_ids: Sequence[int] | None = None,
         member: Member | None = None,
-    ) -> VerlScore | Unscored:
+    ) -> VerlScore | UnscoredResponse:
         """Return the reward with what verl logs of it, or that there is none.
 
         Args:
@@ -96,7 +96,7 @@ class ResponseScorer:
         else:
             rating = await member.settled(self.reward, rated, await self.reward.rate(rated))
         if rating.total is None:
-            return Unscored(rating.error or ScoreError(rated.label, "is unscored"))
+            return UnscoredResponse(rating.error or ScoreError(rated.label, "is unscored"))
         score, extra_info = score_and_extra_info(rating, label=rated.label, info=self._info)
         steps = None if rating.steps is None else await asyncio.to_thread(self._steps, rating, rated, token_ids)
         return VerlScore(score, extra_info, steps)

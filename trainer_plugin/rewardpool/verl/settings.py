@@ -38,7 +38,7 @@ _SCORERS = frozenset({"pool", "url", "function", "length_penalty", "rewards"})
 
 
 @dataclass(frozen=True)
-class Settings:
+class VerlSettings:
     """A checked config."""
 
     spec: Mapping[str, Any]
@@ -69,7 +69,7 @@ class Settings:
         return {"samples": self.samples, "group": self.group, "workers": self.workers}
 
 
-def read_settings(config: Mapping[str, Any]) -> Settings:
+def read_settings(config: Mapping[str, Any]) -> VerlSettings:
     """Check the whole config of a verl trainer, as plain mappings.
 
     Raises:
@@ -115,13 +115,13 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
             _check_skip(field, config, inline=inline)
     mistakes.check()
     prompts = data.get("train_batch_size") or 0  # 0 in fully async trainers, which have no batches
-    return Settings(
+    return VerlSettings(
         spec=spec,
         calls_function=calls_function,
         samples=prompts * (rollout.get("n") or 1) or None,
         group=rollout.get("n") or 1,
         inline=inline,
-        agent_loop=writer or Settings.agent_loop,
+        agent_loop=writer or VerlSettings.agent_loop,
         rewards_steps=by_steps is not None,
         workers=(agent if inline else reward).get("num_workers") or 1,
         reward_workers=reward.get("num_workers") or 1,

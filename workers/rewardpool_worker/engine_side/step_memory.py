@@ -27,7 +27,7 @@ _MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuMemory:
     """Memory of one GPU before the engine starts."""
 
     total: int
@@ -45,7 +45,7 @@ class MemoryFlag:
     default: float | None = None
     """What the engine takes without the flag; None where that depends on the GPU and leaves room."""
 
-    def bytes_of(self, gpu: Gpu) -> int:
+    def bytes_of(self, gpu: GpuMemory) -> int:
         """Return the memory that 1 stands for."""
         return gpu.total if self.of == "total" else gpu.free
 
@@ -58,7 +58,9 @@ class NoRoomError(ValueError):
     """A step would not fit beside the engine; the text has the numbers and what to set."""
 
 
-def flags(flag: MemoryFlag, given: float | None, gpus: Sequence[Gpu], *, tokens: int, vocabulary: int) -> list[str]:
+def flags(
+    flag: MemoryFlag, given: float | None, gpus: Sequence[GpuMemory], *, tokens: int, vocabulary: int
+) -> list[str]:
     """Return what to add to an engine's command line so that a step has room on each GPU; pure.
 
     Args:
@@ -97,7 +99,7 @@ def flags(flag: MemoryFlag, given: float | None, gpus: Sequence[Gpu], *, tokens:
     )
 
 
-def _most(flag: MemoryFlag, gpu: Gpu, needed: int) -> float:
+def _most(flag: MemoryFlag, gpu: GpuMemory, needed: int) -> float:
     base = flag.bytes_of(gpu)
     return math.floor((gpu.free - needed) / base * 100) / 100 if base else 0.0
 
@@ -141,7 +143,7 @@ def _hyphenated(argument: str) -> str:
     return f"{name.replace('_', '-')}{equals}{value}" if name.startswith("--") else argument
 
 
-def find_gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:
+def find_gpus(environ: Mapping[str, str]) -> tuple[GpuMemory, ...]:
     """Return the GPUs that a process with these variables sees; none where nvidia-smi is missing or says no sizes."""
     program, visible = shutil.which("nvidia-smi", path=environ.get("PATH")), environ.get("CUDA_VISIBLE_DEVICES")
     if program is None or visible == "":
@@ -158,11 +160,11 @@ def find_gpus(environ: Mapping[str, str]) -> tuple[Gpu, ...]:
         return ()
 
 
-def parse(listing: str) -> tuple[Gpu, ...]:
+def parse(listing: str) -> tuple[GpuMemory, ...]:
     """Return the GPUs of a listing by nvidia-smi, a line for each with MiB in all and MiB that are free.
 
     Raises:
         ValueError: It has something else, such as `[N/A]` for memory that a GPU shares with the machine.
     """
     rows = [line.split(",") for line in listing.splitlines() if line.strip()]
-    return tuple(Gpu(total=int(total) * _MIB, free=int(free) * _MIB) for total, free in rows)
+    return tuple(GpuMemory(total=int(total) * _MIB, free=int(free) * _MIB) for total, free in rows)

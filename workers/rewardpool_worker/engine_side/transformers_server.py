@@ -61,7 +61,7 @@ class Model(Protocol):
         """A number per sample."""
 
 
-class Metrics(Protocol):
+class BatchMetrics(Protocol):
     """Counters; `worker_metrics.WorkerMetrics` has them, where each is described."""
 
     def request(self) -> AbstractContextManager[None]:
@@ -115,7 +115,7 @@ class _Waiting:
     score: asyncio.Future[float]
 
 
-class Batcher:
+class SampleBatcher:
     """Scores samples of all requests together, on a thread of its own."""
 
     def __init__(self, score: Callable[[list[Ids]], list[float]], bounds: Bounds) -> None:
@@ -177,11 +177,11 @@ class _TooLongError(_RequestError):
 class Application:
     """The ASGI application below the score middleware, whose requests it answers: those have been checked."""
 
-    def __init__(self, model: Model, *, served_name: str, bounds: Bounds, metrics: Metrics) -> None:
+    def __init__(self, model: Model, *, served_name: str, bounds: Bounds, metrics: BatchMetrics) -> None:
         self._model = model
         self._metrics = metrics
         self._served_name = served_name
-        self._batcher = Batcher(model.score, bounds)
+        self._batcher = SampleBatcher(model.score, bounds)
         # One thread: a tokenizer is not for several, and a long text must not hold up the loop.
         self._encoding = ThreadPoolExecutor(1, thread_name_prefix="encode")
 

@@ -18,7 +18,7 @@ from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials import rotation
 from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, gateway_key, new_key
-from rewardpool_operator.kubernetes.credentials.rotation import Progress, Step
+from rewardpool_operator.kubernetes.credentials.rotation import RotationProgress, RotationStep
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.probe import takes_key
 
@@ -36,8 +36,8 @@ class KeyRotator:
     def __init__(self, polling: Polling) -> None:
         self._polling = polling
         self._keys: Keys | None = None
-        self._step: Step | None = None
-        self._progress = Progress()
+        self._step: RotationStep | None = None
+        self._progress = RotationProgress()
         self._taken: set[tuple[str, str]] = set()
         """Container and key, of every worker that was seen to take the next key."""
 
@@ -61,7 +61,7 @@ class KeyRotator:
             keys = replace(keys, gateway=gateway_key(secret, self._keys))
         if may_change:
             now = datetime.now(UTC)
-            self._progress = Progress(
+            self._progress = RotationProgress(
                 refusing=await self._refusing(keys, objects, now), outdated=outdated_routers(pool, objects, keys)
             )
             self._step = rotation.next_step(keys, self._progress, asked=asked, now=now, new_key=new_key)

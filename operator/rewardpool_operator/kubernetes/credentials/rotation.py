@@ -35,7 +35,7 @@ Phase = Literal["Preparing", "Changing", "Done"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class RotationProgress:
     """State of the pods that a rotation waits for."""
 
     refusing: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class RotationStep:
     """The wanted entries of the Secrets."""
 
     keys: Keys
@@ -52,21 +52,23 @@ class Step:
     """Reason for which an edit of the Secret was undone; None where none was."""
 
 
-def next_step(keys: Keys, progress: Progress, *, asked: str | None, now: datetime, new_key: Callable[[], str]) -> Step:
+def next_step(
+    keys: Keys, progress: RotationProgress, *, asked: str | None, now: datetime, new_key: Callable[[], str]
+) -> RotationStep:
     """Return one step of a rotation, or the keys as they are; `asked` is the annotation that requests a rotation."""
     if keys.pool != keys.in_force:
         if keys.previous == keys.in_force:
             # Our own change, of which the second Secret was not written.
-            return Step(keys=_admin_changed(replace(keys, in_force=keys.pool, step_since=now), new_key))
+            return RotationStep(keys=_admin_changed(replace(keys, in_force=keys.pool, step_since=now), new_key))
         return _edited(keys, now)
     if is_changing(keys):
-        return Step(keys=_changing(keys, progress, now))
+        return RotationStep(keys=_changing(keys, progress, now))
     if keys.next is not None:
         return _preparing(keys, keys.next, progress, asked, now, new_key)
     if asked and asked != keys.handled:
-        return Step(keys=_begun(keys, asked, now, new_key))
+        return RotationStep(keys=_begun(keys, asked, now, new_key))
     # Removing the next key ends the rotation.
-    return Step(keys=replace(keys, step_since=None))
+    return RotationStep(keys=replace(keys, step_since=None))
 
 
 def is_changing(keys: Keys) -> bool:
@@ -81,26 +83,26 @@ def _begun(keys: Keys, asked: str, now: datetime, new_key: Callable[[], str]) ->
 
 
 def _preparing(
-    keys: Keys, following: str, progress: Progress, asked: str | None, now: datetime, new_key: Callable[[], str]
-) -> Step:
+    keys: Keys, following: str, progress: RotationProgress, asked: str | None, now: datetime, new_key: Callable[[], str]
+) -> RotationStep:
     if following == keys.pool:
-        return Step(keys=replace(keys, next=None, step_since=None))
+        return RotationStep(keys=replace(keys, next=None, step_since=None))
     if USABLE.fullmatch(following) is None:
         refused = "next-key must be 16 to 512 printable ASCII characters without spaces; it was removed"
-        return Step(keys=replace(keys, next=None, step_since=None), refused=refused)
+        return RotationStep(keys=replace(keys, next=None, step_since=None), refused=refused)
     if keys.step_since is None:
-        return Step(keys=replace(keys, step_since=now, handled=asked or keys.handled))
+        return RotationStep(keys=replace(keys, step_since=now, handled=asked or keys.handled))
     if progress.refusing:
-        return Step(keys=keys)
+        return RotationStep(keys=keys)
     changed = replace(keys, pool=following, in_force=following, next=None, previous=keys.pool, step_since=now)
-    return Step(keys=_admin_changed(changed, new_key))
+    return RotationStep(keys=_admin_changed(changed, new_key))
 
 
 def _admin_changed(keys: Keys, new_key: Callable[[], str]) -> Keys:
     return replace(keys, admin=new_key(), previous_admin=keys.admin)
 
 
-def _changing(keys: Keys, progress: Progress, now: datetime) -> Keys:
+def _changing(keys: Keys, progress: RotationProgress, now: datetime) -> Keys:
     if keys.step_since is None:
         return replace(keys, step_since=now)
     if progress.outdated or now - keys.step_since < GRACE:
@@ -108,15 +110,17 @@ def _changing(keys: Keys, progress: Progress, now: datetime) -> Keys:
     return replace(keys, previous=None, previous_admin=None, step_since=None)
 
 
-def _edited(keys: Keys, now: datetime) -> Step:
+def _edited(keys: Keys, now: datetime) -> RotationStep:
     back = replace(keys, pool=keys.in_force)
     if USABLE.fullmatch(keys.pool) is None:
         refused = "key must be 16 to 512 printable ASCII characters without spaces; the valid one was put back"
-        return Step(keys=back, refused=refused)
-    return Step(keys=replace(back, next=keys.pool, step_since=keys.step_since if is_changing(keys) else now))
+        return RotationStep(keys=back, refused=refused)
+    return RotationStep(keys=replace(back, next=keys.pool, step_since=keys.step_since if is_changing(keys) else now))
 
 
-def progress_of(keys: Keys, progress: Progress, before: KeyRotation | None, *, now: datetime) -> KeyRotation | None:
+def progress_of(
+    keys: Keys, progress: RotationProgress, before: KeyRotation | None, *, now: datetime
+) -> KeyRotation | None:
     """Return the progress of the rotation; None for a pool whose keys never changed."""
     changing = is_changing(keys)
     if not changing and keys.next is None:

@@ -30,7 +30,7 @@ class TlsError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certificate:
+class TlsCertificate:
     """The public part of the Secret."""
 
     served: str
@@ -43,7 +43,7 @@ class Certificate:
         return short_hash([self.served])
 
 
-def certificate_of(pool: RewardPool, secret: Object | None) -> Certificate | None:
+def certificate_of(pool: RewardPool, secret: Object | None) -> TlsCertificate | None:
     """The certificate that the pool's routers shall serve; None for a pool that serves HTTP.
 
     Raises:
@@ -66,10 +66,10 @@ def certificate_of(pool: RewardPool, secret: Object | None) -> Certificate | Non
         entry = names.TLS_CA if trusted != served else names.TLS_CERTIFICATE
         raise TlsError(f"{where}: its {entry} cannot be read: {error}") from None
     # What is published must be certificates and nothing else.
-    return Certificate(served=served, trusted="\n".join(_PEM.findall(trusted)) + "\n")
+    return TlsCertificate(served=served, trusted="\n".join(_PEM.findall(trusted)) + "\n")
 
 
-def ca_bundle(certificate: Certificate | None, *, before: str | None, served: set[str]) -> str | None:
+def ca_bundle(certificate: TlsCertificate | None, *, before: str | None, served: set[str]) -> str | None:
     """Return PEM in base64 for the status' `auth.caBundle`, None without one; `served` are fingerprints."""
     if certificate is None:
         return before if served else None
@@ -93,7 +93,7 @@ def trust(bundle: str | None, server_hostname: str) -> Trust:
 class Tls:
     """State of a pool's certificate; both fields are None for a pool that serves HTTP."""
 
-    certificate: Certificate | None = None
+    certificate: TlsCertificate | None = None
     problem: str | None = None
 
 

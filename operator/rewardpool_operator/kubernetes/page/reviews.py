@@ -72,7 +72,7 @@ def is_allowed(status: Mapping[str, Any]) -> bool:
     return status.get("allowed") is True and status.get("denied") is not True
 
 
-class Remembered(Generic[K, V]):
+class AnswerCache(Generic[K, V]):
     """Answers by question; whoever asks what is being asked already waits for the same answer. A failure is none."""
 
     def __init__(self, *, seconds: float, most: int, clock: Callable[[], float] = monotonic) -> None:
@@ -99,8 +99,10 @@ class Reviews:
     def __init__(self, server: ApiServer, *, clock: Callable[[], float] = monotonic) -> None:
         self._server = server
         self._calls = asyncio.Semaphore(MAX_CALLS)
-        self._users: Remembered[bytes, User | None] = Remembered(seconds=REMEMBER_SECONDS, most=MAX_TOKENS, clock=clock)
-        self._rights: Remembered[tuple[bytes, Right], bool] = Remembered(
+        self._users: AnswerCache[bytes, User | None] = AnswerCache(
+            seconds=REMEMBER_SECONDS, most=MAX_TOKENS, clock=clock
+        )
+        self._rights: AnswerCache[tuple[bytes, Right], bool] = AnswerCache(
             seconds=REMEMBER_SECONDS, most=MAX_RIGHTS, clock=clock
         )
 

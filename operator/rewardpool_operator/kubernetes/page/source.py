@@ -20,7 +20,7 @@ from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.left_out import leave_out
 from rewardpool_page.access import Viewer
 from rewardpool_page.log_text import shown
-from rewardpool_page.source import NotShownError, Seen, Worker
+from rewardpool_page.source import NotShownError, PageWorker, Seen
 from rewardpool_runtime.untrusted import NONSENSE
 
 POOLS_AT_ONCE: Final = 20  # takes some milliseconds; requests have their turn in between
@@ -29,7 +29,7 @@ POOLS_AT_ONCE: Final = 20  # takes some milliseconds; requests have their turn i
 @dataclass(frozen=True, kw_only=True)
 class _Known:
     pool: RewardPool
-    workers: tuple[tuple[str, Worker], ...]
+    workers: tuple[tuple[str, PageWorker], ...]
     """Behind the URLs by which routers know them."""
     metrics: tuple[str, ...]
     logs: dict[str, str]
@@ -127,7 +127,7 @@ def _read(line: bytes) -> _Known | None:
 def _known(offered: Any) -> _Known:
     pool = StoredPool.parse(offered["pool"]).pool
     parked = pool.status.parked_workers
-    workers = ((url, Worker(**worker)) for url, worker in offered["workers"])
+    workers = ((url, PageWorker(**worker)) for url, worker in offered["workers"])
     return _Known(
         pool=pool,
         workers=tuple(

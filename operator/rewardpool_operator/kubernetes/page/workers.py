@@ -10,10 +10,10 @@ from rewardpool_page import source as page
 READY: Final = "Ready"
 
 
-def shown_worker(pod: Object) -> tuple[str, page.Worker]:
+def shown_worker(pod: Object) -> tuple[str, page.PageWorker]:
     """The pod as a line of the table, behind the URL by which routers know it; what it has in flight they say."""
     worker = pods.worker_of(pod)
-    line = page.Worker(
+    line = page.PageWorker(
         name=worker.name,
         phase=phase_of(worker),
         place=pod["spec"].get("nodeName", ""),

@@ -18,7 +18,7 @@ from rewardpool_operator.kubernetes.credentials.secret_reader import SecretReade
 from rewardpool_operator.kubernetes.credentials.tls import CertificateReader, Tls
 from rewardpool_operator.kubernetes.polls.reading import Polling
 from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
-from rewardpool_operator.kubernetes.steps import Step, Steps
+from rewardpool_operator.kubernetes.steps import ReconcileStep, Steps
 
 
 class CredentialsReconciler:
@@ -49,10 +49,10 @@ class CredentialsReconciler:
         if shows_a_deletion(objects.find("Service", names.router_name(self._pool)), objects.secrets):
             self._secrets.suspect()
         now = monotonic()
-        waits = self._steps.pause(Step.SECRETS) > 0 and not self._secrets.pending
+        waits = self._steps.pause(ReconcileStep.SECRETS) > 0 and not self._secrets.pending
         if self._secrets.due(now, pools=pools) > 0 or waits or not await self._secrets.read(now):
             return
-        self._steps.came_to(Step.SECRETS, ConditionReason.SECRETS_UNREADABLE, self._secrets.problem)
+        self._steps.came_to(ReconcileStep.SECRETS, ConditionReason.SECRETS_UNREADABLE, self._secrets.problem)
 
     async def keys(self, pool: RewardPool, objects: Objects, *, may_change: bool) -> Keys:
         """The keys that the Secrets shall have; the same as they have where they may not change."""
@@ -60,10 +60,12 @@ class CredentialsReconciler:
         return await self._keys.reconcile(pool, objects, may_change=may_change, known=self._secrets.known)
 
     async def certificate(self, pool: RewardPool, *, may_read: bool, pools: int) -> Tls:
-        may_read = may_read and self._steps.pause(Step.CERTIFICATE) == 0
+        may_read = may_read and self._steps.pause(ReconcileStep.CERTIFICATE) == 0
         tls = await self._certificate.read(pool, now=monotonic(), pools=pools, may_read=may_read)
         if may_read:
-            self._steps.came_to(Step.CERTIFICATE, ConditionReason.CERTIFICATE_UNREADABLE, self._certificate.refused)
+            self._steps.came_to(
+                ReconcileStep.CERTIFICATE, ConditionReason.CERTIFICATE_UNREADABLE, self._certificate.refused
+            )
         return tls
 
     def observed(self, snapshot: Snapshot) -> Snapshot:
@@ -75,7 +77,7 @@ class CredentialsReconciler:
 
     def seconds_until_reading(self, *, pools: int) -> float:
         due = BUSY_SECONDS if self._secrets.pending else self._secrets.due(monotonic(), pools=pools)
-        return max(due, self._steps.pause(Step.SECRETS))
+        return max(due, self._steps.pause(ReconcileStep.SECRETS))
 
     def close(self) -> None:
         self._secrets.close()

@@ -33,7 +33,7 @@ from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
 from rewardpool_operator.kubernetes.reconcilers import sandbox_claims
-from rewardpool_operator.kubernetes.steps import Step, Steps
+from rewardpool_operator.kubernetes.steps import ReconcileStep, Steps
 
 log = logging.getLogger(__name__)
 
@@ -88,18 +88,18 @@ class OwnedObjectsReconciler:
         Raises:
             PoolGoneError: the pool was deleted, and the watch of pools said nothing.
         """
-        again = self._steps.pause(Step.OBJECTS) == 0
+        again = self._steps.pause(ReconcileStep.OBJECTS) == 0
         one = _Pass(self._kube, self._store, self._files, pool, objects, memory=self._memory)
         try:
             await one.expose(plan)
             if rendered is not None:
                 await one.apply(plan, rendered, may_write_secrets=may_write_secrets, again=again)
         except KubeUnreachableError as error:
-            self._steps.came_to(Step.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, str(error))
+            self._steps.came_to(ReconcileStep.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, str(error))
         else:
             if rendered is not None and (one.failures or not one.put_off):
                 reason = ConditionReason.NAME_TAKEN if one.in_the_way else ConditionReason.APPLY_FAILED
-                self._steps.came_to(Step.OBJECTS, reason, "; ".join(one.failures) or None)
+                self._steps.came_to(ReconcileStep.OBJECTS, reason, "; ".join(one.failures) or None)
         return one.changed
 
 

@@ -24,7 +24,7 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, Repeat
 from rewardpool_operator.kubernetes.recorder import event_object
 from rewardpool_operator.kubernetes.requeue import FIGURES, START, STEP
-from rewardpool_operator.kubernetes.steps import Step, Steps
+from rewardpool_operator.kubernetes.steps import ReconcileStep, Steps
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class StatusReconciler:
         Raises:
             PoolGoneError: the pool was deleted, and the watch of pools said nothing.
         """
-        may_write = self._steps.pause(Step.STATUS) == 0
+        may_write = self._steps.pause(ReconcileStep.STATUS) == 0
         # Together: where a thousand pools start at once, every single write waits its turn at the API server.
         outcomes = await asyncio.gather(
             *((self._write(pool, found, plan.status, held=held, pools=pools),) if may_write else ()),
@@ -93,7 +93,7 @@ class StatusReconciler:
             raise failed
         if failed is not None or may_write:
             problem = None if failed is None else str(failed)
-            self._steps.came_to(Step.STATUS, ConditionReason.STATUS_NOT_WRITTEN, problem)
+            self._steps.came_to(ReconcileStep.STATUS, ConditionReason.STATUS_NOT_WRITTEN, problem)
 
     async def _write(
         self, pool: RewardPool, found: Object, status: RewardPoolStatus, *, held: bool, pools: int

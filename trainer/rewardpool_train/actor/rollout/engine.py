@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.pipeline.parts import GroupTask, OnEnd
 
 
@@ -26,7 +26,7 @@ class RolloutEngine(Protocol):
     @property
     def version(self) -> int: ...
 
-    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
+    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Trajectory]) -> None:
         """Sample every member of every task, and call `on_end` for each response as soon as it ends, from any thread.
 
         Raises:

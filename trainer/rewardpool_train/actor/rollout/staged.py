@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.rollout.engine import RolloutEngine, WeightSource
 from rewardpool_train.pipeline.parts import GroupTask, OnEnd
 
@@ -32,7 +32,7 @@ class StagedEngine:
     def version(self) -> int:
         return self._engine.version
 
-    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
+    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Trajectory]) -> None:
         """Sample every member of every task, after waiting weights are loaded."""
         await self._engine.roll_out(tasks, on_end)
 

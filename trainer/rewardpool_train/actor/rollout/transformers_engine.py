@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.rollout.engine import WeightSource
 from rewardpool_train.pipeline.parts import GroupTask, OnEnd
 
@@ -127,7 +127,7 @@ class TransformersEngine:
             eos_token_id=self._end_ids,
         )
 
-    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
+    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Trajectory]) -> None:
         """Sample every member of every task in one batch, on the thread, which calls `on_end`.
 
         If cancelled, it returns after the current token.
@@ -144,7 +144,7 @@ class TransformersEngine:
     def generate(
         self,
         tasks: Sequence[GroupTask[Prompt]],
-        on_end: OnEnd[Prompt, Rollout],
+        on_end: OnEnd[Prompt, Trajectory],
         cancelled: threading.Event | None = None,
     ) -> None:
         """Sample every member of every task; return when all have ended.
@@ -159,7 +159,7 @@ class TransformersEngine:
 
         def on_row(row: int, response_ids: list[int], log_probs: list[float], ended: bool) -> None:
             task, member = rows[row]
-            rollout = Rollout(
+            rollout = Trajectory(
                 group=task.index,
                 member=member,
                 prompt_ids=prompts[row],

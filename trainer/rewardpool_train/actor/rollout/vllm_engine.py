@@ -16,7 +16,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from rewardpool.errors import RolloutError
-from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.data import Prompt, Trajectory
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.actor.rollout.engine import WeightSource
 from rewardpool_train.actor.rollout.vllm_client import Response, Sampling, VllmAddress, VllmClient
@@ -53,7 +53,7 @@ class VllmEngine:
         )
         self.version = 0
 
-    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
+    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Trajectory]) -> None:
         """Sample every member of every task; calls may overlap. If cancelled, vLLM aborts the responses too.
 
         Raises:
@@ -128,10 +128,10 @@ def _transfer_error(folder: Path, error: Exception) -> RolloutError:
     return RolloutError(f"cannot pass weights through {folder}: {error} ({hint})")
 
 
-def to_rollout(response: Response, *, group: int, member: int, prompt_ids: Sequence[int]) -> Rollout:
+def to_rollout(response: Response, *, group: int, member: int, prompt_ids: Sequence[int]) -> Trajectory:
     """Convert a response; its rollout has versions of single tokens only if the weights changed meanwhile."""
     changed = response.versions[0] != response.versions[-1]
-    return Rollout(
+    return Trajectory(
         group=group,
         member=member,
         prompt_ids=prompt_ids,

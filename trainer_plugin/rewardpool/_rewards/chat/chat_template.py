@@ -29,7 +29,7 @@ from rewardpool._rewards.answers.reasoning import KNOWN, split_reasoning, unclos
 from rewardpool._rewards.chat.control_tokens import ControlTokens
 from rewardpool._rewards.episode import plain_message
 from rewardpool._rewards.steps import MARK
-from rewardpool._rewards.together import Together, or_error
+from rewardpool._rewards.together import BatchedWork, or_error
 from rewardpool.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class ChatTokenizer:
         self._step = None if step_token is None else _step_token(self._tokenizer, step_token, field=field)
         self._pad_is_last = False
         # One thread: some tokenizers refuse to be used by two at a time. Fast ones have threads of their own.
-        self._together = Together(self._written, what="the tokenizer")
+        self._together = BatchedWork(self._written, what="the tokenizer")
 
     async def token_ids(self, messages: Sequence[Mapping[str, Any]], *, steps: int | None = None) -> list[int]:
         """The conversation's tokens, with exactly one BOS where the model has one.

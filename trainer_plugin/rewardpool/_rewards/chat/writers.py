@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rewardpool._client.pool import Pool
-from rewardpool._discovery.endpoint import RevisionModel
+from rewardpool._discovery.endpoint import ServedModel
 from rewardpool._rewards.chat.chat_template import ChatTokenizer
 from rewardpool.errors import ConfigError, ModelChangedError, WrongTokenizerError
 
@@ -26,7 +26,7 @@ RELOAD_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = 1.0
 
 
-class Check(Protocol):
+class TokenizerFinder(Protocol):
     """Finds a tokenizer that is another model's."""
 
     async def passed(self) -> None:
@@ -34,7 +34,7 @@ class Check(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writer:
+class ConversationWriter:
     """Writes conversations for the models that have one tokenizer."""
 
     chat: ChatTokenizer
@@ -43,7 +43,7 @@ class Writer:
     separator: str | None = None
     """Stands between the steps of a response; None where the model scores no steps."""
     # Asked beside the first score, where the tokenizer was given by the user.
-    check: Check | None = None
+    check: TokenizerFinder | None = None
 
 
 class Writers:
@@ -58,8 +58,8 @@ class Writers:
     def __init__(
         self,
         pool: Pool,
-        first: Writer,
-        load: Callable[[RevisionModel], Awaitable[Writer]],
+        first: ConversationWriter,
+        load: Callable[[ServedModel], Awaitable[ConversationWriter]],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -72,7 +72,7 @@ class Writers:
         # Reasons for a missing writer, by the tokenizer's digest.
         self._problems: dict[str, str] = {}
 
-    def answered(self, writer: Writer, tokenizer: str | None) -> None:
+    def answered(self, writer: ConversationWriter, tokenizer: str | None) -> None:
         """Learn from the first score whose tokenizer the writer's is, where that was not known.
 
         Raises:
@@ -108,7 +108,7 @@ class Writers:
                 self._known[wanted] = await self._loaded(wanted, answer.revision)
             self.current = self._known[wanted]
 
-    async def _loaded(self, wanted: str, revision: str | None) -> Writer:
+    async def _loaded(self, wanted: str, revision: str | None) -> ConversationWriter:
         until = self._clock() + RELOAD_SECONDS
         while True:
             await self._pool.look_up()
@@ -135,7 +135,7 @@ class Writers:
         raise ModelChangedError(self._problems[wanted])
 
 
-def _model_of(models: tuple[RevisionModel, ...], revision: str | None, tokenizer: str) -> RevisionModel | None:
+def _model_of(models: tuple[ServedModel, ...], revision: str | None, tokenizer: str) -> ServedModel | None:
     """The revision's model; where only the tokenizer is known, one that has it."""
     by_name = next((one for one in models if one.revision == revision), None)
     return by_name or next((one for one in models if one.tokenizer == tokenizer), None)

@@ -25,7 +25,7 @@ EXCERPT = 160
 
 
 @dataclass(frozen=True)
-class Verdict(Generic[T]):
+class JudgeVerdict(Generic[T]):
     value: T
     words: str
     # Generations that it cost, those before it included that could not be read.
@@ -46,7 +46,7 @@ class Judge:
         self._config = config
         self._meta = meta
 
-    async def request(self, question: Question[float]) -> list[Verdict[float]]:
+    async def request(self, question: Question[float]) -> list[JudgeVerdict[float]]:
         """Return as many independent answers as there are votes, each requested again while it cannot be read.
 
         Raises:
@@ -57,7 +57,7 @@ class Judge:
             return [await self._expected(question)]
         return await gathered([self.vote(question, vote) for vote in range(self._config.votes)])
 
-    def decide(self, verdicts: Sequence[Verdict[float]], *, label: str) -> float:
+    def decide(self, verdicts: Sequence[JudgeVerdict[float]], *, label: str) -> float:
         """Return the value of the votes together.
 
         Raises:
@@ -65,7 +65,7 @@ class Judge:
         """
         return decide([verdict.value for verdict in self.voters(verdicts, label=label)], self._config.vote)
 
-    def voters(self, verdicts: Sequence[Verdict[T]], *, label: str) -> list[Verdict[T]]:
+    def voters(self, verdicts: Sequence[JudgeVerdict[T]], *, label: str) -> list[JudgeVerdict[T]]:
         """Return the answers that vote: all, or those that the meta reward model scores highest.
 
         Raises:
@@ -73,7 +73,7 @@ class Judge:
         """
         return verdicts_that_vote(verdicts, None if self._config.meta is None else self._config.meta.keep, label=label)
 
-    async def vote(self, question: Question[T], vote: int) -> Verdict[T]:
+    async def vote(self, question: Question[T], vote: int) -> JudgeVerdict[T]:
         """Return one answer, the `vote`th; raises what `request` does.
 
         All causes together cost at most `retries` + 1 generations: answers that cannot be read, failed workers, hedges.
@@ -102,7 +102,7 @@ class Judge:
                 problem = f"{error}: {' '.join(words[-EXCERPT:].split())!r}"
                 continue
             meta = await self._meta_score(question.messages, words, label=label)
-            return Verdict(value, words[-MAX_WORDS:], spent, meta)
+            return JudgeVerdict(value, words[-MAX_WORDS:], spent, meta)
         problem = f"the judge's answer cannot be read, {asked} times; last: {problem}"
         raise ScoreError(label, problem, fault="verifier", kind="unreadable")
 
@@ -116,7 +116,7 @@ class Judge:
         except SampleError as error:
             return error
 
-    async def _expected(self, question: Question[float]) -> Verdict[float]:
+    async def _expected(self, question: Question[float]) -> JudgeVerdict[float]:
         sampling = {**self._config.sampling, **question.answer.request, "seed": self._config.seed}
         with _not_by_the_policy():
             alternatives = await self._pool.first_token(question.messages, label=question.label, **sampling)
@@ -125,7 +125,7 @@ class Judge:
         except Unreadable as error:  # the same question has the same probabilities
             problem = f"the judge's probabilities say nothing: {error}"
             raise ScoreError(question.label, problem, fault="verifier", kind="unreadable") from error
-        return Verdict(value, json.dumps({token: round(share, 6) for token, share in shares.items()}), 1)
+        return JudgeVerdict(value, json.dumps({token: round(share, 6) for token, share in shares.items()}), 1)
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def decide(votes: Sequence[float], how: str) -> float:
             return statistics.fmean(statistics.multimode(votes))
 
 
-def verdicts_that_vote(verdicts: Sequence[Verdict[T]], keep: int | None, *, label: str) -> list[Verdict[T]]:
+def verdicts_that_vote(verdicts: Sequence[JudgeVerdict[T]], keep: int | None, *, label: str) -> list[JudgeVerdict[T]]:
     """The `keep` answers with the highest score of the meta reward model, of equal ones the first; all with None.
 
     An answer that it has not scored does not vote.
@@ -216,7 +216,7 @@ class ReferenceScorer:
         return await self._pairs.wins(episode, response_of(episode), reference_of(episode))
 
 
-def info_of(verdicts: Sequence[Verdict[Any]]) -> dict[str, Any]:
+def info_of(verdicts: Sequence[JudgeVerdict[Any]]) -> dict[str, Any]:
     """Return the info that is kept of answers; `meta` are the scores of the meta reward model, None where it failed."""
     info = {
         "votes": [verdict.value for verdict in verdicts],

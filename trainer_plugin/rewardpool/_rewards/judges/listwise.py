@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rewardpool._client.pool import Pool
 from rewardpool._rewards.episode import Episode
-from rewardpool._rewards.judges.judge import Judge, Verdict, decide, info_of
+from rewardpool._rewards.judges.judge import Judge, JudgeVerdict, decide, info_of
 from rewardpool._rewards.judges.judge_prompt import JudgePrompt, response_of
 from rewardpool._rewards.part_config import JudgeConfig
 from rewardpool._rewards.reward_function import PartScore, RewardFunction, gathered
@@ -51,7 +51,7 @@ class ListComparer:
             scores.append(PartScore(value, {"votes": votes, **info}))
         return list(scores)
 
-    async def _vote(self, table: Sequence[Episode], vote: int) -> Verdict[tuple[float, ...]]:
+    async def _vote(self, table: Sequence[Episode], vote: int) -> JudgeVerdict[tuple[float, ...]]:
         """Read one answer: its scores in the order of the table."""
         count = len(table)
         shown = [(place + vote) % count for place in range(count)]

@@ -20,7 +20,7 @@ MOST_PROBLEM: Final = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scorer:
+class LedgerScorer:
     """Scorer of a part.
 
     Attributes:
@@ -38,12 +38,12 @@ class Scorer:
     seed: int | None = None
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """Result of a part for an episode; made for every score, on the reward's loop."""
 
     at: float
     """Seconds since 1970."""
-    scorer: Scorer
+    scorer: LedgerScorer
     episode: Episode
     outcome: PartScore | SampleError
     seconds: float
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
     workers: Sequence[str]
 
 
-def line_of(entry: Entry, *, text: bool) -> bytes:
+def line_of(entry: LedgerEntry, *, text: bool) -> bytes:
     """Return the line of an entry, with its prompt and response in words where `text` says so."""
     episode, outcome, scorer = entry.episode, entry.outcome, entry.scorer
     prompt = _bytes(episode.prompt)

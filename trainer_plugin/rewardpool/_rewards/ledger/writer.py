@@ -22,7 +22,7 @@ from rewardpool._appending import write_whole
 from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.ledger import parquet, s3
 from rewardpool._rewards.ledger.config import LedgerConfig
-from rewardpool._rewards.ledger.record import Entry, Scorer, line_of
+from rewardpool._rewards.ledger.record import LedgerEntry, LedgerScorer, line_of
 from rewardpool._rewards.reward_function import PartScore
 from rewardpool.errors import SampleError
 
@@ -84,7 +84,7 @@ class Ledger:
 
     def add(
         self,
-        scorer: Scorer,
+        scorer: LedgerScorer,
         episode: Episode,
         outcome: PartScore | SampleError,
         *,
@@ -98,7 +98,7 @@ class Ledger:
         if self._stopped is not None or self._added_bytes - self._written_bytes >= MOST_WAITING_BYTES:
             self._left_out += 1
             return
-        entry = Entry(time.time(), scorer, episode, outcome, seconds, revisions, workers)
+        entry = LedgerEntry(time.time(), scorer, episode, outcome, seconds, revisions, workers)
         try:
             line = line_of(entry, text=self._config.text)
         except Exception:  # an object whose own repr raises: it is this record's alone

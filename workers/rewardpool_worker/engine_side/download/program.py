@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rewardpool_api.names import ENV_REVISION
-from rewardpool_worker.engine_side.download.cache import ModelCache
+from rewardpool_worker.engine_side.download.cache import ModelFolder
 from rewardpool_worker.engine_side.download.errors import DownloadError
 from rewardpool_worker.engine_side.download.lock import CacheLock, LostLockError
-from rewardpool_worker.engine_side.download.progress import Progress, ProgressMonitor, end_at_once, serve
-from rewardpool_worker.engine_side.download.release import Source
-from rewardpool_worker.engine_side.download.run import Download
+from rewardpool_worker.engine_side.download.progress import DownloadProgress, ProgressMonitor, end_at_once, serve
+from rewardpool_worker.engine_side.download.release import ModelServer
+from rewardpool_worker.engine_side.download.run import DownloadRequest
 
 MAX_MESSAGE = 2000  # characters; Kubernetes keeps 4096 bytes
 
@@ -39,11 +39,11 @@ def main(argv: Sequence[str]) -> int:
         source = _source(wanted.source, wanted.revision)
     except DownloadError as error:
         _fail(wanted.report, error.reason, str(error))
-    cache = ModelCache(
+    cache = ModelFolder(
         (wanted.cache or _hub_cache()) / source.folder, wanted.records and wanted.records / source.folder
     )
     lock = CacheLock(cache.own, host=socket.gethostname(), process=secrets.token_hex(4))
-    progress = Progress()
+    progress = DownloadProgress()
 
     def leave(*_: object) -> NoReturn:
         # A container's first process is not ended by SIGTERM unless it says so.
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         say=_print,
     )
     threading.Thread(target=watch.run, name="watch", daemon=True).start()
-    download = Download(
+    download = DownloadRequest(
         source=source,
         cache=cache,
         lock=lock,
@@ -112,7 +112,7 @@ def _hub_cache() -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
-def _source(url: str, revision: str) -> Source:
+def _source(url: str, revision: str) -> ModelServer:
     scheme, _, where = url.rstrip("/").partition("://")
     try:
         if scheme == "s3":

@@ -19,7 +19,7 @@ TICK_SECONDS = 1.0
 LINE_SECONDS = 10.0
 
 
-class Progress:
+class DownloadProgress:
     """State of the download; written by its threads, read by the watch."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class ProgressMonitor:
 
     def __init__(
         self,
-        progress: Progress,
+        progress: DownloadProgress,
         *,
         beat: Callable[[dict[str, Any]], object],
         holder_report: Callable[[], object],
@@ -120,7 +120,7 @@ def line(report: dict[str, Any], bytes_per_second: float | None) -> str:
     return f"{text}, {report['note']}" if report["note"] else text
 
 
-def serve(progress: Progress, host: str, port: int) -> None:
+def serve(progress: DownloadProgress, host: str, port: int) -> None:
     """Answer `GET /rewardpool/download` in the background until the process ends.
 
     Raises:

@@ -35,7 +35,7 @@ class Release:
         return sum(self.contents.values())
 
 
-class Source(Protocol):
+class ModelServer(Protocol):
     """A server with models. Its methods raise `DownloadError`, or `OSError` of this machine's disk."""
 
     @property

@@ -9,11 +9,11 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
-from rewardpool_worker.engine_side.download.cache import THREADS, ModelCache, Record, StoppedError
+from rewardpool_worker.engine_side.download.cache import THREADS, ModelFolder, Record, StoppedError
 from rewardpool_worker.engine_side.download.errors import DownloadError, disk_error
 from rewardpool_worker.engine_side.download.lock import CacheLock
-from rewardpool_worker.engine_side.download.progress import Progress
-from rewardpool_worker.engine_side.download.release import Release, RemoteFile, Source
+from rewardpool_worker.engine_side.download.progress import DownloadProgress
+from rewardpool_worker.engine_side.download.release import ModelServer, Release, RemoteFile
 
 LONGEST_PAUSE_SECONDS = 60.0
 LONGEST_ASKED_PAUSE_SECONDS = 300.0
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DownloadOutcome:
     """Result of a download."""
 
     commit: str
@@ -35,19 +35,19 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Download:
+class DownloadRequest:
     """A download to make, and its destination."""
 
-    source: Source
-    cache: ModelCache
+    source: ModelServer
+    cache: ModelFolder
     lock: CacheLock
-    progress: Progress
+    progress: DownloadProgress
     pinned: Callable[[], str | None]
     """The commit that this revision of workers is to serve, once somebody decided it."""
     link: Path
     wait: Callable[[Event, float], object] = Event.wait
 
-    def run(self) -> Outcome:
+    def run(self) -> DownloadOutcome:
         """Download the model.
 
         Raises:
@@ -63,7 +63,7 @@ class Download:
         # What was compared, and not what the record says by now.
         self.cache.link(self.link, commit, record)
         size, files = self.cache.size(commit, record)
-        return Outcome(commit, size, files)
+        return DownloadOutcome(commit, size, files)
 
     def _have(self, pinned: str | None) -> tuple[str, Record | None]:
         if pinned is not None and self.cache.is_complete(pinned):

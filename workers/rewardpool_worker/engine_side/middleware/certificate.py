@@ -77,7 +77,7 @@ def fixed_samples(
 
 
 @dataclass
-class Measured:
+class AnswersSoFar:
     """Answers so far, and what follows from them."""
 
     dtype: str
@@ -149,7 +149,7 @@ async def certify(
     Raises:
         NumbersVaryError: They do.
     """
-    measured, started = Measured(dtype), monotonic()
+    measured, started = AnswersSoFar(dtype), monotonic()
     missing = ""
     for done, step in enumerate(PLAN):
         asking = asyncio.ensure_future(ask([samples[at] for at in step[1]]))

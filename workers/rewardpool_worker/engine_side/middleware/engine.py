@@ -37,9 +37,9 @@ from rewardpool_worker.engine_side.middleware.complaints import (
 )
 from rewardpool_worker.engine_side.middleware.errors import (
     EngineFaultError,
-    InvalidSampleError,
+    InvalidRequestError,
     NoAnswerError,
-    WrongModelError,
+    OtherModelError,
 )
 from rewardpool_worker.engine_side.middleware.heads import PROBE_TEXT, NotOneNumberError, to_embeddings
 from rewardpool_worker.engine_side.middleware.requests import Sample, chosen_model
@@ -59,7 +59,7 @@ Countable = int | dict[str, Any]
 log = logging.getLogger("rewardpool.worker")
 
 
-class Engine:
+class RunningEngine:
     """The engine of this process, called within the scope of a request: frameworks keep their application in it."""
 
     def __init__(self, app: App, settings: Settings) -> None:
@@ -102,7 +102,7 @@ class Engine:
         return {"model": model}
 
     async def logprobs(
-        self, scope: Scope, receive: Receive, question: teacher_wire.Question
+        self, scope: Scope, receive: Receive, question: teacher_wire.SequenceQuestion
     ) -> teacher_wire.Values | CallerError:
         """Return the log-probabilities that a teacher's question is for, or the error where SGLang refuses it.
 
@@ -133,7 +133,7 @@ class Engine:
         return found
 
     async def refuse_beyond_vocabulary(self, scope: Scope, samples: list[Sample]) -> None:
-        """Raise InvalidSampleError for a sample with a token that the model lacks, where its size is known."""
+        """Raise InvalidRequestError for a sample with a token that the model lacks, where its size is known."""
         size = vocabulary_size(scope)
         if size is None:
             return
@@ -154,7 +154,7 @@ class Engine:
             return (self._model or await self._describe_model(scope))["model"] if said == ANY_MODEL else said
         try:
             return chosen_model(said, served=served, adapters=self._settings.adapters)
-        except WrongModelError:
+        except OtherModelError:
             if said.startswith(ADAPTER_USER):
                 raise
             listed = await self._list_models(scope)
@@ -288,7 +288,7 @@ class Engine:
             raise certificate.CannotAskError(complaint)
         try:
             data = self.read_scores(only_200(answer), model, len(samples))["data"]
-        except InvalidSampleError as error:
+        except InvalidRequestError as error:
             raise certificate.CannotAskError(str(error)) from None
         return [(*item["embedding"], *item.get("steps", ())) for item in data]
 

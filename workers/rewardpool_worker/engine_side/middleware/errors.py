@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from rewardpool_api.contract import ADAPTER_USER, CallerError
 
 
-class InvalidSampleError(ValueError):
+class InvalidRequestError(ValueError):
     """A request that says something else than the contract; the text says what."""
 
 
-class WrongModelError(ValueError):
+class OtherModelError(ValueError):
     """A request for another model than this worker's."""
 
     def __init__(self, model: str, served: str, adapters: Sequence[str] = ()) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rewardpool_worker.engine_side.middleware.asgi import Answer
 from rewardpool_worker.engine_side.middleware.checkpoint import Checkpoint
-from rewardpool_worker.engine_side.middleware.errors import EngineFaultError, InvalidSampleError
+from rewardpool_worker.engine_side.middleware.errors import EngineFaultError, InvalidRequestError
 from rewardpool_worker.engine_side.middleware.requests import Sample
 
 PROBE_TEXT = "ok"  # short, so that it fits every model
@@ -72,7 +72,7 @@ class Head:
         if self.type != "TokenLevel":
             return {"embedding": [self._score(raw)]}
         if not raw:
-            raise InvalidSampleError(f"input {index} has no step: none of its tokens is {self.step_token!r}")
+            raise InvalidRequestError(f"input {index} has no step: none of its tokens is {self.step_token!r}")
         counted = raw if self.step_token is not None else raw[-1:]
         steps = [self._step_value(numbers) for numbers in counted]
         return {"embedding": [_finite(_AGGREGATES[self.aggregate](steps))], "steps": steps}

@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 
 from rewardpool_api.contract import ADAPTER_USER, ANY_MODEL
 from rewardpool_worker.engine_side.middleware.asgi import Scope
-from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError, WrongModelError
+from rewardpool_worker.engine_side.middleware.errors import InvalidRequestError, OtherModelError
 
 Sample = str | list[int]
 
@@ -27,7 +27,7 @@ def chosen_model(said: str, *, served: str, adapters: Sequence[str]) -> str:
         return name
     if said == ANY_MODEL:
         return served
-    raise WrongModelError(said, served, adapters)
+    raise OtherModelError(said, served, adapters)
 
 
 def parse_request(body: bytes) -> tuple[str, list[Sample]]:
@@ -43,12 +43,12 @@ def parse_request(body: bytes) -> tuple[str, list[Sample]]:
     try:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise InvalidSampleError(f"the request is not JSON: {error}") from None
+        raise InvalidRequestError(f"the request is not JSON: {error}") from None
     if not isinstance(request, dict):
-        raise InvalidSampleError("the request is not a JSON object")
+        raise InvalidRequestError("the request is not a JSON object")
     model, given = request.get("model"), request.get("input")
     if not isinstance(model, str):
-        raise InvalidSampleError("`model` must be a text")
+        raise InvalidRequestError("`model` must be a text")
     user = request.get("user")
     return user if isinstance(user, str) and user.startswith(ADAPTER_USER) else model, parse_samples(given)
 
@@ -63,7 +63,7 @@ def parse_samples(given: object) -> list[Sample]:
         return _whole_texts(given)
     if isinstance(given, list) and given and all(_is_token_ids(item) for item in given):
         return given
-    raise InvalidSampleError("`input` must be a text, a list of texts, a list of token ids, or a list of such lists")
+    raise InvalidRequestError("`input` must be a text, a list of texts, a list of token ids, or a list of such lists")
 
 
 def _whole_texts(texts: list[str]) -> list[Sample]:
@@ -72,7 +72,7 @@ def _whole_texts(texts: list[str]) -> list[Sample]:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidSampleError(
+            raise InvalidRequestError(
                 f"input {index} has half of a surrogate pair at character {error.start}, which is not text"
             ) from None
     return [*texts]
@@ -100,11 +100,11 @@ def parse_chat(body: bytes) -> dict[str, Any]:
         request = json.loads(body)
         json.dumps(request, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise InvalidSampleError(f"the request is not JSON: {error}") from None
+        raise InvalidRequestError(f"the request is not JSON: {error}") from None
     if not isinstance(request, dict):
-        raise InvalidSampleError("the request is not a JSON object")
+        raise InvalidRequestError("the request is not a JSON object")
     if _is_deeper(request, MAX_DEPTH):
-        raise InvalidSampleError(f"the request is nested deeper than {MAX_DEPTH}")
+        raise InvalidRequestError(f"the request is nested deeper than {MAX_DEPTH}")
     return request
 
 
@@ -138,11 +138,11 @@ def refuse_media(scope: Scope, messages: Any) -> None:
             where = f"messages[{place}].content[{index}]"
             # SGLang leaves these out where the model, or its chat template, takes text alone; our launcher notes that.
             if not shown and kind not in ("text", "input_text"):
-                raise InvalidSampleError(f"{where} is {kind}, and this model takes text alone")
+                raise InvalidRequestError(f"{where} is {kind}, and this model takes text alone")
             for name, given in part.items() if isinstance(part, dict) else ():
                 address = given.get("url") if isinstance(given, dict) else given
                 # SGLang opens a path.
                 if name.endswith("url") and isinstance(address, str) and not address.startswith(FETCHED):
-                    raise InvalidSampleError(
+                    raise InvalidRequestError(
                         f"{where}.{name} is {address!r:.60}, and a worker takes http(s) and data: addresses alone"
                     )

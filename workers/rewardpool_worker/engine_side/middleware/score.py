@@ -56,12 +56,12 @@ from rewardpool_worker.engine_side.middleware.asgi import (
     send_json,
 )
 from rewardpool_worker.engine_side.middleware.complaints import COMPLAINTS, caller_complaint, engine_fault, fault
-from rewardpool_worker.engine_side.middleware.engine import Engine, countable_chat, countables
+from rewardpool_worker.engine_side.middleware.engine import RunningEngine, countable_chat, countables
 from rewardpool_worker.engine_side.middleware.errors import (
     EngineFaultError,
-    InvalidSampleError,
+    InvalidRequestError,
     NoAnswerError,
-    WrongModelError,
+    OtherModelError,
 )
 from rewardpool_worker.engine_side.middleware.keys import KeyFile
 from rewardpool_worker.engine_side.middleware.readiness import Readiness
@@ -85,7 +85,7 @@ class ScoreMiddleware:
         self._settings = settings or Settings.from_environment()
         self._clock = clock
         self._name = worker_name()
-        self._engine = Engine(app, self._settings)
+        self._engine = RunningEngine(app, self._settings)
         self._key = KeyFile(self._settings.key_file)
         self._readiness = Readiness(deadline_seconds=self._settings.probe_seconds, clock=clock)
         self._scored_path = ANSWERED_PATH[self._settings.model_type]
@@ -174,9 +174,9 @@ class ScoreMiddleware:
             length, limit = error.length_tokens, error.limit_tokens
             refusal = CallerError(code="sample_too_long", message=str(error), length_tokens=length, limit_tokens=limit)
             await self._answer(scope, send, refusal.to_wire())
-        except (InvalidSampleError, teacher_wire.BadRequestError) as error:
+        except (InvalidRequestError, teacher_wire.BadRequestError) as error:
             await self._refuse(scope, send, str(error))
-        except WrongModelError as error:
+        except OtherModelError as error:
             await self._answer(scope, send, error.refusal.to_wire())
         except EngineFaultError as error:
             log.error("%s", error)  # noqa: TRY400 - the message says it all; a traceback per sample would not
@@ -211,7 +211,7 @@ class ScoreMiddleware:
         except teacher_wire.BadRequestError as error:
             if words is None or isinstance(error, teacher_wire.TooLongError):
                 raise
-            raise InvalidSampleError(words.reworded(str(error))) from None
+            raise InvalidRequestError(words.reworded(str(error))) from None
         await send_answer(send, Answer(200, content))
         self._readiness.scored()
 

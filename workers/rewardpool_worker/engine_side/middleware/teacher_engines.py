@@ -21,7 +21,7 @@ from rewardpool_api.teacher_wire import (
     INT32,
     BadAnswerError,
     BadRequestError,
-    Question,
+    SequenceQuestion,
     Values,
     columns_of,
     from_base64,
@@ -33,7 +33,7 @@ from rewardpool_worker.engine_side.middleware.asgi import DisconnectedError, Rec
 MOST_UNION = 1 << 20
 
 
-async def ask_vllm(scope: Scope, receive: Receive, asked: Question) -> Values:
+async def ask_vllm(scope: Scope, receive: Receive, asked: SequenceQuestion) -> Values:
     """Ask the engine of this process; the request is aborted when the caller disconnects.
 
     Raises:
@@ -80,7 +80,7 @@ async def ask_vllm(scope: Scope, receive: Receive, asked: Question) -> Values:
     return await asyncio.to_thread(of_vllm, flat, asked)
 
 
-def of_vllm(flat: Any, asked: Question) -> Values:
+def of_vllm(flat: Any, asked: SequenceQuestion) -> Values:
     """The rows of vLLM's flat lists; pure.
 
     Args:
@@ -107,7 +107,7 @@ def of_vllm(flat: Any, asked: Question) -> Values:
     return Values(ids[0], logprobs[0], table_of(ids[1:], INT32), table_of(logprobs[1:], FLOAT32))
 
 
-def to_sglang(asked: Question) -> dict[str, Any]:
+def to_sglang(asked: SequenceQuestion) -> dict[str, Any]:
     """The request to SGLang's `/generate`; pure.
 
     Raises:
@@ -134,7 +134,7 @@ def to_sglang(asked: Question) -> dict[str, Any]:
     return request
 
 
-def of_sglang(body: bytes, asked: Question) -> Values:
+def of_sglang(body: bytes, asked: SequenceQuestion) -> Values:
     """The rows of SGLang's answer; pure.
 
     Raises:
@@ -154,13 +154,13 @@ def of_sglang(body: bytes, asked: Question) -> Values:
     return Values(token_ids, logprobs, top_ids, top_logprobs, further)
 
 
-def _own_of_sglang(found: Any, asked: Question) -> "list[Any]":
+def _own_of_sglang(found: Any, asked: SequenceQuestion) -> "list[Any]":
     if len(found) != len(asked.token_ids):
         raise BadAnswerError(f"sglang has {len(found)} positions, not {len(asked.token_ids)}")
     return list(found[asked.start :])
 
 
-def _top_of_sglang(said: Mapping[str, Any], asked: Question) -> "tuple[array[int], array[float]]":
+def _top_of_sglang(said: Mapping[str, Any], asked: SequenceQuestion) -> "tuple[array[int], array[float]]":
     k, rows = asked.top_k, len(asked.token_ids) - 1
     if not k:
         return array(INT32), _no_numbers()
@@ -173,7 +173,7 @@ def _top_of_sglang(said: Mapping[str, Any], asked: Question) -> "tuple[array[int
     return ids[first:], logprobs[first:]
 
 
-def _further_of_sglang(found: Any, asked: Question) -> "array[float]":
+def _further_of_sglang(found: Any, asked: SequenceQuestion) -> "array[float]":
     width = asked.ids_per_row
     values = _no_numbers()
     for row, items in enumerate(found[asked.start :]):

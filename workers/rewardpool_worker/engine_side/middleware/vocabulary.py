@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rewardpool_worker.engine_side.middleware.asgi import Scope
-from rewardpool_worker.engine_side.middleware.errors import InvalidSampleError
+from rewardpool_worker.engine_side.middleware.errors import InvalidRequestError
 from rewardpool_worker.engine_side.middleware.requests import Sample
 
 
@@ -60,4 +60,4 @@ def refuse_beyond_vocabulary(samples: Sequence[Sample], size: int) -> None:
     """
     for index, sample in enumerate(samples):
         if isinstance(sample, list) and (largest := max(sample, default=0)) >= size:
-            raise InvalidSampleError(f"input {index} has the token id {largest}, the model has 0 to {size - 1}")
+            raise InvalidRequestError(f"input {index} has the token id {largest}, the model has 0 to {size - 1}")
