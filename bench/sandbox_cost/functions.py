@@ -12,7 +12,7 @@ from rich.progress import track
 from rewardpool_runtime.functions.limits import CallLimits
 from rewardpool_runtime.functions.outcome import FunctionArguments, FunctionScore
 from rewardpool_runtime.functions.parent import environment
-from rewardpool_runtime.functions.runner import CallRunner, ProcessRunner
+from rewardpool_runtime.functions.runner import FunctionRunner, ProcessRunner
 from rewardpool_runtime.functions.source import FunctionSource
 from rewardpool_runtime.functions.threads import ThreadRunner
 
@@ -34,20 +34,20 @@ def long(data_source: str, solution_str: str, ground_truth: str, extra_info: dic
     return short(data_source, solution_str, ground_truth)
 
 
-def _in_processes(limits: CallLimits) -> Callable[[Callable[..., float]], CallRunner]:
+def _in_processes(limits: CallLimits) -> Callable[[Callable[..., float]], FunctionRunner]:
     return lambda function: ProcessRunner(
         FunctionSource.from_function(function), limits=limits, env=environment((), os.environ)
     )
 
 
-WAYS: Final[Mapping[str, Callable[[Callable[..., float]], CallRunner]]] = {
+WAYS: Final[Mapping[str, Callable[[Callable[..., float]], FunctionRunner]]] = {
     "process_a_call": _in_processes(CallLimits()),
     "kept_process": _in_processes(CallLimits(calls_per_process=0)),
     "thread": lambda function: ThreadRunner(function, limits=CallLimits()),
 }
 
 
-async def _called(runner: CallRunner, calls: int) -> tuple[float, list[float]]:
+async def _called(runner: FunctionRunner, calls: int) -> tuple[float, list[float]]:
     """Return the samples a second of so many calls, `CALLERS` at once, and their seconds."""
     left, seconds = iter(range(calls)), []
 

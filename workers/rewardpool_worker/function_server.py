@@ -33,11 +33,10 @@ from rewardpool_runtime.functions.limits import ALL, CallLimits
 from rewardpool_runtime.functions.load import FunctionLoadError
 from rewardpool_runtime.functions.outcome import Failed, FunctionArguments, FunctionScore
 from rewardpool_runtime.functions.parent import environment
-from rewardpool_runtime.functions.runner import CallRunner as FunctionRunner
-from rewardpool_runtime.functions.runner import ProcessRunner
+from rewardpool_runtime.functions.runner import FunctionRunner, ProcessRunner
 from rewardpool_runtime.functions.source import FunctionSource
 from rewardpool_runtime.guard.function import Boundary
-from rewardpool_runtime.http_server import CallRunner, read_body
+from rewardpool_runtime.http_server import Runner, read_body
 from rewardpool_runtime.state_files import state_dir
 from rewardpool_worker.engine_side.middleware.answers import (
     echo,
@@ -372,7 +371,7 @@ async def serve(options: Options) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     runner = make_runner(options)
     server = FunctionServer(runner, options)
-    application = CallRunner(server.application(), shutdown_timeout=1.0)
+    application = Runner(server.application(), shutdown_timeout=1.0)
     try:
         await runner.start()
         check_sandbox(runner.reached, options.on_missing)

@@ -52,10 +52,10 @@ def operator_run(
     Example: rewardpool operator run --namespace rl --lease rewardpool-system/rewardpool
     """
     from rewardpool_operator.front import Ports
-    from rewardpool_operator.main import FrontOptions, run  # kopf comes with the extra `operator` only
+    from rewardpool_operator.main import OperatorOptions, run  # kopf comes with the extra `operator` only
 
     run(
-        FrontOptions(
+        OperatorOptions(
             namespaces=tuple(namespace or ()),
             ports=Ports(health=health_port, metrics=metrics_port, page=page_port),
             front_socket=front_socket,

@@ -26,7 +26,7 @@ ATTEMPTS: Final = 3
 BLOCKED_SECONDS: Final = 5.0
 
 
-class CallRunner(Protocol):
+class FunctionRunner(Protocol):
     """Runs the function."""
 
     @property

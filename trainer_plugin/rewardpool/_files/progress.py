@@ -110,7 +110,7 @@ def bar() -> Iterator[Show]:
     """Show progress as a bar on stderr, once it has taken two seconds."""
     from rich.console import Console  # slow to import, and short work needs none of it
     from rich.progress import BarColumn, TextColumn
-    from rich.progress import FileProgress as Bar
+    from rich.progress import Progress as Bar
 
     shown = Bar(BarColumn(bar_width=24), TextColumn("{task.description}"), console=Console(stderr=True), transient=True)
     task = shown.add_task("", total=None)

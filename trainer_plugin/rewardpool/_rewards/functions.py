@@ -13,7 +13,7 @@ from rewardpool_runtime.functions.limits import CallLimits
 from rewardpool_runtime.functions.load import FunctionLoadError
 from rewardpool_runtime.functions.outcome import Failed, FunctionArguments
 from rewardpool_runtime.functions.parent import environment
-from rewardpool_runtime.functions.runner import CallRunner, ProcessRunner
+from rewardpool_runtime.functions.runner import FunctionRunner, ProcessRunner
 from rewardpool_runtime.functions.source import FunctionSource
 from rewardpool_runtime.functions.threads import ThreadRunner
 
@@ -21,7 +21,7 @@ from rewardpool_runtime.functions.threads import ThreadRunner
 class FunctionScorer:
     """Scores by a user's function. What it raises or returns in place of a number is the sample's error."""
 
-    def __init__(self, runner: CallRunner) -> None:
+    def __init__(self, runner: FunctionRunner) -> None:
         self._runner = runner
 
     async def score(self, episode: Episode) -> PartScore:
@@ -50,7 +50,7 @@ def arguments_of(episode: Episode) -> FunctionSample:
     )
 
 
-async def started_runner(part: FunctionPart, *, path: str) -> CallRunner:
+async def started_runner(part: FunctionPart, *, path: str) -> FunctionRunner:
     """Load the function where it is to run; to be closed by the caller.
 
     Raises:
@@ -63,7 +63,7 @@ async def started_runner(part: FunctionPart, *, path: str) -> CallRunner:
         concurrency=part.concurrency,
         calls_per_process=part.calls_per_process,
     )
-    runner: CallRunner | None = None
+    runner: FunctionRunner | None = None
     try:
         if part.run_in == "threads":
             runner = ThreadRunner(part.function, limits=limits, further=part.kwargs)
