@@ -173,7 +173,7 @@ cannot be measured.
   `place`, `name`, `state` (`ok`, `warning`, `missing`, `failed`), `found`, `remedy` and `essential`.
 - `explain`: what keeps the rest from happening comes first. `✗` is a problem, `…` only takes time, `·` is for
   information. Indented lines quote Kubernetes, the engine or the operator. With `--json` every explanation has `cause`,
-  `kind`, `what`, `said` and `next`; the causes are in `cli/rewardpool_cli/explain/evidence.py`.
+  `kind`, `what`, `said` and `next`; the causes are in `cli/rewardpool_cli/explain/advice.yaml`.
 - `init`: reads a model's `config.json` and downloads no weights. A hub's model needs the extra `[download]`;
   `HF_TOKEN`, `HF_ENDPOINT` and the hub's cache apply. It overwrites no file. It refuses, with exit code 2, a model that
   no engine can serve; one that only its own code can score, until you have read that code and give

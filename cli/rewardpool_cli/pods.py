@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from rewardpool_api import names
 from rewardpool_api.times import from_rfc3339
-from rewardpool_cli.explain.evidence import Cause, Evidence, Object
+from rewardpool_cli.explain.evidence import Evidence, Object
 from rewardpool_cli.explain.pods import PodProblem, problem_of
 from rewardpool_cli.tables import ProcessRow
 from rewardpool_operator.kubernetes.pods import is_deleting
@@ -40,4 +40,4 @@ def phase_of(pod: Object, problem: PodProblem | None, *, parked: Collection[str]
         return "Draining"
     if problem is None:
         return "Parked" if pod["metadata"]["name"] in parked else "Ready"
-    return "Pending" if problem.cause is Cause.UNSCHEDULABLE else problem.cause.value
+    return "Pending" if problem.cause == "Unschedulable" else problem.cause

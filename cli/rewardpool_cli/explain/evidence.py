@@ -1,84 +1,15 @@
-"""Evidence for explanations, and their parts."""
+"""Evidence for explanations."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 from rewardpool_api import RewardPool, names
 from rewardpool_kube.events import last_seen, summary
 from rewardpool_operator.kubernetes.pods import is_managed, is_over
 
 Object = dict[str, Any]
-
-Kind = Literal["problem", "waiting", "note"]
-"""A person has to act; it may pass; for information."""
-
-
-class Cause(StrEnum):
-    """Everything that `explain` knows, in the order of telling: what keeps the rest from happening is first."""
-
-    BEING_DELETED = "BeingDeleted"
-    NOT_SEEN = "NotSeen"
-    SUSPENDED = "Suspended"
-    STOPPED = "Stopped"
-    NOT_RECONCILED = "NotReconciled"
-    REFUSED = "Refused"
-    NO_PODS_MADE = "NoPodsMade"
-    MISSING_CLAIM = "MissingClaim"
-    UNBOUND_CLAIM = "UnboundClaim"
-    UNSCHEDULABLE = "Unschedulable"
-    MISSING_SECRET = "MissingSecret"  # noqa: S105 - the name of a cause
-    MISSING_CONFIG_MAP = "MissingConfigMap"
-    MISSING_PATH = "MissingPath"
-    IMAGE = "Image"
-    NOT_STARTING = "NotStarting"
-    MODEL_NOT_FOUND = "ModelNotFound"
-    FUNCTION = "Function"
-    NO_SANDBOX = "NoSandbox"
-    NO_ACCELERATOR = "NoAccelerator"
-    DOWNLOAD = "Download"
-    OUT_OF_MEMORY = "OutOfMemory"
-    MODEL_REFUSED = "ModelRefused"
-    BAD_ARGUMENTS = "BadArguments"
-    ENDS = "Ends"
-    NODE_LOST = "NodeLost"
-    PARITY = "Parity"
-    ROLLED_BACK = "RolledBack"
-    DEADLINE = "Deadline"
-    PAUSED = "Paused"
-    METRICS_UNAVAILABLE = "MetricsUnavailable"
-    BUDGET_DISAGREES = "BudgetDisagrees"
-    DEMAND_IGNORED = "DemandIgnored"
-    OTHER = "Other"
-    DOWNLOADING = "Downloading"
-    STARTING = "Starting"
-    ROLLING = "Rolling"
-    DRAINING = "Draining"
-    AT_ZERO = "AtZero"
-    AT_MOST = "AtMost"
-    BUDGET = "Budget"
-    STEP = "Step"
-    HELD_FOR_A_WHILE = "HeldForAWhile"
-    SIZE = "Size"
-    JOBS = "Jobs"
-    JOBS_GONE = "JobsGone"
-    NEXT_BURST = "NextBurst"
-    MEASURED = "Measured"
-    FIRST_SCORE = "FirstScore"
-    UNREADABLE = "Unreadable"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
-    """One thing that is the matter with a pool, or worth knowing."""
-
-    cause: Cause
-    kind: Kind
-    what: str
-    said: str = ""
-    next: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +36,14 @@ class Evidence:
         first, *rest = words
         return " ".join([self.program, first, self.pool.key, *rest])
 
-    def patch(self, spec: str) -> str:
-        """The command that merges JSON into the pool's spec."""
-        metadata = self.pool.metadata
-        merged = '{"spec":' + spec + "}"
+    def patch(self, path: str, value: str) -> str:
+        """The command that sets a field of the pool's spec to a value in JSON."""
+        for name in reversed(f"spec.{path}".split(".")):
+            value = f'{{"{name}":{value}}}'
         if self.is_local:
-            return f"merge {merged} into the manifest, then {self.program} up -f MANIFEST"
-        return f"kubectl patch rewardpool {metadata.name} -n {metadata.namespace} --type merge -p '{merged}'"
+            return f"merge {value} into the manifest, then {self.program} up -f MANIFEST"
+        metadata = self.pool.metadata
+        return f"kubectl patch rewardpool {metadata.name} -n {metadata.namespace} --type merge -p '{value}'"
 
     def in_words(self, at: datetime) -> str:
         """A time as one that lies ahead or behind, such as `in 40 s, at 12:10:40 UTC`."""

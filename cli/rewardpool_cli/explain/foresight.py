@@ -3,7 +3,8 @@
 from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.status import DemandStatus, ScalingStatus
-from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, counted, duration
+from rewardpool_cli.explain.advice import Explanation, explanation
+from rewardpool_cli.explain.evidence import Evidence, counted, duration
 from rewardpool_control.autoscaler import bursts, starts
 
 
@@ -27,38 +28,16 @@ def _jobs(evidence: Evidence, *, heeds: bool) -> list[Explanation]:
     found = []
     live, lapsed, ignored = (_in_state(evidence, state) for state in ("Live", "Lapsed", "Ignored"))
     if ignored:
+        said = "\n".join(f"{demand.job}: {demand.message}" for demand in ignored)
         found.append(
-            Explanation(
-                cause=Cause.DEMAND_IGNORED,
-                kind="problem",
-                what=f"{counted(len(ignored), 'announcement')} cannot be understood, and nothing is done for it",
-                said="\n".join(f"{demand.job}: {demand.message}" for demand in ignored),
-                next=("correct what announces it; jobs that use RewardPool's client announce what is right",),
-            )
+            explanation(evidence, "DemandIgnored", said=said, announcements=counted(len(ignored), "announcement"))
         )
     if live:
-        add = 'add {"type":"Demand","demand":{}} to spec.autoscaling.policies, to have the fleet ready for them'
-        found.append(
-            Explanation(
-                cause=Cause.JOBS,
-                kind="note",
-                what=f"The pool goes by what {counted(len(live), 'training job')} said of the next bursts"
-                if heeds
-                else f"Nothing is done for what {counted(len(live), 'training job')} said of the next bursts",
-                said="\n".join(_job(evidence, demand) for demand in live),
-                next=() if heeds else (add,),
-            )
-        )
+        said, jobs = "\n".join(_job(evidence, demand) for demand in live), counted(len(live), "training job")
+        found.append(explanation(evidence, "Jobs" if heeds else "JobsNotHeeded", said=said, jobs=jobs))
     if lapsed:
-        jobs = ", ".join(demand.job for demand in lapsed)
-        found.append(
-            Explanation(
-                cause=Cause.JOBS_GONE,
-                kind="note",
-                what=f"What was announced does not count any more, since it was not renewed: {jobs}",
-                next=("see whether the job still runs, and reaches the API server",) if not evidence.is_local else (),
-            )
-        )
+        gone, reaches = ", ".join(demand.job for demand in lapsed), ", and reaches the API server"
+        found.append(explanation(evidence, "JobsGone", gone=gone, reaches="" if evidence.is_local else reaches))
     return found
 
 
@@ -78,45 +57,41 @@ def _job(evidence: Evidence, demand: DemandStatus) -> str:
 
 
 def _beat(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
-    steps = ("training jobs that use RewardPool's client announce by themselves; see docs/autoscaling.md",)
     learns = any(policy.demand is not None and policy.demand.learn for policy in spec.combined)
     expected = bursts.expected(scaling.bursts, now=evidence.now) if learns else None
     if expected is None:
-        beat = ", and from the load none can be foreseen now" if learns else ""
-        what = f"No training job announces a burst{beat}: nothing is started ahead of requests"
-        return Explanation(cause=Cause.NEXT_BURST, kind="note", what=what, next=steps)
-    worth = counted(expected.replicas, "replica")
-    what = (
-        f"No training job announces a burst, but they come about every {duration(expected.every_seconds)}: the next"
-        f" one, worth {worth}, is expected {evidence.in_words(expected.begins)}"
+        unforeseen = ", and from the load none can be foreseen now" if learns else ""
+        return explanation(evidence, "NoBurst", unforeseen=unforeseen)
+    return explanation(
+        evidence,
+        "NextBurst",
+        every=duration(expected.every_seconds),
+        worth=counted(expected.replicas, "replica"),
+        begins=evidence.in_words(expected.begins),
     )
-    return Explanation(cause=Cause.NEXT_BURST, kind="note", what=what, next=steps)
 
 
 def _first_score(evidence: Evidence, first: FirstScoreStatus) -> Explanation:
     parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in first.parts if seconds)
-    if first.waits_for is not None:
-        what = f"The first request has waited for its score for {first.seconds:.1f} s, and waits for {first.waits_for}"
-    else:
-        when = evidence.in_words(first.since)
-        what = f"The last request that found the pool at zero, {when}, had its score after {first.seconds:.1f} s"
-    return Explanation(cause=Cause.FIRST_SCORE, kind="note", what=what, said=parts)
+    row = "FirstScore" if first.waits_for is None else "FirstScoreAwaited"
+    return explanation(evidence, row, said=parts, first=first, when=evidence.in_words(first.since))
 
 
 def _measured(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
-    lead = duration(starts.lead_seconds(scaling.starts))
     slowest = max((start.seconds for start in scaling.starts), default=None)
     start = "no start was seen yet" if slowest is None else f"the slowest of the last starts took {duration(slowest)}"
+    lead = duration(starts.lead_seconds(scaling.starts))
     ahead = f"{start}, so replicas for a burst are asked for {lead} before it"
-    rate, initial = scaling.service_rate, spec.service_rate.initial_per_replica
-    give = "where it is known, give spec.autoscaling.serviceRate.initialPerReplica, in requests per second"
-    if rate is not None:
-        measured = f"by {counted(len(rate.measured), 'measurement')}, the last one {evidence.in_words(rate.time)}"
-        tokens = f" of {rate.tokens_per_sample:.0f} tokens" if rate.tokens_per_sample else ""
-        what = f"A busy replica answers {rate.samples_per_second:.3g} requests{tokens} in a second {measured}; {ahead}"
-        return Explanation(cause=Cause.MEASURED, kind="note", what=what)
-    if initial is not None:
-        what = f"What a replica does was not measured yet: {initial:g} requests in a second are taken for it; {ahead}"
-        return Explanation(cause=Cause.MEASURED, kind="note", what=what)
-    what = f"What a replica does was not measured yet, and is found out by the first burst; {ahead}"
-    return Explanation(cause=Cause.MEASURED, kind="note", what=what, next=(give,))
+    rate = scaling.service_rate
+    if rate is None:
+        row = "NotMeasured" if spec.service_rate.initial_per_replica is None else "Assumed"
+        return explanation(evidence, row, spec=spec, ahead=ahead)
+    return explanation(
+        evidence,
+        "Measured",
+        rate=rate,
+        tokens=f" of {rate.tokens_per_sample:.0f} tokens" if rate.tokens_per_sample else "",
+        measurements=counted(len(rate.measured), "measurement"),
+        measured_at=evidence.in_words(rate.time),
+        ahead=ahead,
+    )
