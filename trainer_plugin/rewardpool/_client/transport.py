@@ -80,9 +80,10 @@ class Connections:
         self._new_hedging = hedging
         self._hedging: dict[str, Hedging] = {}
         self._pace = AdaptiveLimit(config.concurrency)
-        self._timer: RequestTimer | None = None
-        self._outage: Outage | None = None
-        self._in_work: InWork | None = None
+        # From entering on.
+        self.timer: RequestTimer
+        self.outage: Outage
+        self.in_work: InWork
         self._places = 0
         """Places of all workers by their last answers; 0 while unknown."""
         self._http: HttpClient | None = None
@@ -91,13 +92,13 @@ class Connections:
         open_files.ensure_limit(self.config.concurrency, hedge=self.config.hedge)
         await self.resolver.begin()
         await check_address(self.endpoint)
-        self._timer = RequestTimer(
+        self.timer = RequestTimer(
             soonest_seconds=self.soonest_seconds / 2,
             most_left_open=self.config.concurrency // 2,
             also=self._look_at_queues,
         )
-        self._outage = Outage(uniform=self.uniform)
-        self._in_work = InWork(
+        self.outage = Outage(uniform=self.uniform)
+        self.in_work = InWork(
             ask=self._send_inquiry,
             clock=asyncio.get_running_loop().time,
             listed=self._listed,
@@ -107,7 +108,7 @@ class Connections:
         self._http = HttpClient(clock=self.clock, uniform=self.uniform)
         log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
         if self.endpoint.is_fixed_size and self.endpoint.model_type == "Function":
-            await self._in_work.poll(within=PATIENCE_SECONDS)
+            await self.in_work.poll(within=PATIENCE_SECONDS)
         for sentence in self.endpoint.disagreements(self.config.timeout):
             log.warning("reward pool %s: %s", self.endpoint.pool, sentence)
         if self.endpoint.not_ready:
@@ -120,12 +121,9 @@ class Connections:
         try:
             await self.resolver.end()
         finally:  # also when it is cancelled meanwhile
-            if self._timer is not None:
-                self._timer.close()
-            if self._outage is not None:
-                self._outage.close()
-            if self._in_work is not None:
-                self._in_work.close()
+            self.timer.close()
+            self.outage.close()
+            self.in_work.close()
             http, self._http = self._http, None
             if http is not None:
                 await http.close()
@@ -148,24 +146,6 @@ class Connections:
     @property
     def endpoint(self) -> Endpoint:
         return self.resolver.endpoint
-
-    @property
-    def timer(self) -> RequestTimer:
-        if self._timer is None:
-            raise RuntimeError("enter the pool first: async with Pool(config) as pool")
-        return self._timer
-
-    @property
-    def outage(self) -> Outage:
-        if self._outage is None:
-            raise RuntimeError("enter the pool first: async with Pool(config) as pool")
-        return self._outage
-
-    @property
-    def in_work(self) -> InWork:
-        if self._in_work is None:
-            raise RuntimeError("enter the pool first: async with Pool(config) as pool")
-        return self._in_work
 
     def _send_inquiry(self, inquiry: Inquiry) -> None:
         if self._http is not None:
