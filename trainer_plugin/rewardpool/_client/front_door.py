@@ -2,7 +2,6 @@
 
 import asyncio
 import warnings
-from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 from rewardpool._client.per_process import Closable, PerProcess
@@ -42,15 +41,11 @@ class FrontDoor(Generic[T]):
         self._opened()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)

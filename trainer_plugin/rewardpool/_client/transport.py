@@ -10,7 +10,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, lru_cache
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -115,9 +114,7 @@ class Connections:
             log.warning("samples wait for reward pool %s: %s", self.endpoint.pool, self.endpoint.not_ready)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             await self.resolver.end()
         finally:  # also when it is cancelled meanwhile
