@@ -2,19 +2,12 @@
 
 import asyncio
 import warnings
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from rewardpool._client.per_process import Closable, PerProcess
+from rewardpool._client.loop_thread import LoopThread
+from rewardpool._client.per_process import PerProcess
 
-
-class Stoppable(Closable, Protocol):
-    """Something that can be open, and may be forgotten open."""
-
-    def stop(self) -> None:
-        """Begin to close without waiting, in any thread."""
-
-
-T = TypeVar("T", bound=Stoppable)
+T = TypeVar("T", bound=LoopThread[Any])
 
 
 class FrontDoor(Generic[T]):

@@ -5,14 +5,16 @@ prometheus_client.REGISTRY.register(ScoreWaitCollector(waits))
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rewardpool._client.report import Report
-from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._score_waits import PARTS, ScoreWaits
+
+if TYPE_CHECKING:
+    from rewardpool._client.blocking import BlockingPool
+    from rewardpool._client.pool import Pool
 
 # Counted attributes of a `Report`, with a line of help for each.
 COUNTS = {
@@ -32,20 +34,10 @@ COUNTS = {
 }
 
 
-class Reporting(Protocol):
-    """A `Pool` or a `BlockingPool`."""
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """The present address of the pool."""
-
-    def report(self) -> Report: ...
-
-
 class ReportCollector(Collector):
     """Metrics `rewardpool_client_*` of one entered pool, labelled with its name."""
 
-    def __init__(self, pool: Reporting) -> None:
+    def __init__(self, pool: "Pool | BlockingPool") -> None:
         """`pool` has been entered."""
         self._pool = pool
 

@@ -4,15 +4,11 @@ import concurrent.futures
 import os
 import threading
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
+from rewardpool._client.loop_thread import LoopThread
 
-class Closable(Protocol):
-    def close(self) -> None:
-        """Close it; may be called again."""
-
-
-T = TypeVar("T", bound=Closable)
+T = TypeVar("T", bound=LoopThread[Any])
 
 
 class PerProcess(ABC, Generic[T]):

@@ -136,7 +136,7 @@ class ChatScorer:
             raise
         self._writers.answered(writer, scored.tokenizer)
         if writer.check is not None:
-            await writer.check.passed()
+            await writer.check()
         steps = scored.steps or ()
         rewards = None if text is None else _rewards(steps, text, episode.label)
         return PartScore(scored.value, {"steps": list(steps)} if steps else {}, rewards, attempts=scored.attempts)

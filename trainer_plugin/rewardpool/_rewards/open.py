@@ -210,7 +210,7 @@ class _Opening:
         elif first.tokenizer is None or first.tokenizer not in {one.tokenizer for one in models}:
             # It may be the same and be saved by another library: what the model counts shows it.
             declared = models[0].tokenizer if models else None
-            check = TokenizerCheck(pool, first.chat, field=f"{path}.tokenizer")
+            check = TokenizerCheck(pool, first.chat, field=f"{path}.tokenizer").passed
             first = replace(first, tokenizer=declared, check=check)
         return ChatScorer(pool, Writers(pool, first, load))
 

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from rewardpool._client.pool import Pool
 from rewardpool._discovery.endpoint import ServedModel
@@ -26,13 +25,6 @@ RELOAD_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = 1.0
 
 
-class TokenizerFinder(Protocol):
-    """Finds a tokenizer that is another model's."""
-
-    async def passed(self) -> None:
-        """Return when it is the model's. Raises ConfigError where it is not."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ConversationWriter:
     """Writes conversations for the models that have one tokenizer."""
@@ -42,8 +34,8 @@ class ConversationWriter:
     """Digest of those models' tokenizer; None until a worker has said it."""
     separator: str | None = None
     """Stands between the steps of a response; None where the model scores no steps."""
-    # Asked beside the first score, where the tokenizer was given by the user.
-    check: TokenizerFinder | None = None
+    # Awaited after each score, where the user gave the tokenizer. Raises ConfigError where it is another model's.
+    check: Callable[[], Awaitable[None]] | None = None
 
 
 class Writers:
