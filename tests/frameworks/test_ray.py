@@ -13,7 +13,7 @@ from ray.cluster_utils import Cluster
 from support.local_machine import LocalMachine
 
 import rewardpool.ray
-from rewardpool._demand.ray_rank import ray_rank
+from rewardpool._demand.job import ray_rank
 from rewardpool._rewards import Episode, Rating
 from rewardpool.errors import ConfigError, InvalidSampleError, PoolNotFoundError
 from rewardpool.openrlhf import group_of_call

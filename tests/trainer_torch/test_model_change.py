@@ -14,7 +14,7 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool._rewards import Episode, open_reward
 from rewardpool._rewards.chat import writers
-from rewardpool._rewards.chat.tokenizer_digest import tokenizer_digest
+from rewardpool._rewards.chat.chat_template import tokenizer_digest
 from rewardpool._rewards.opened import OpenReward
 from rewardpool.errors import ConfigError, ModelChangedError
 from rewardpool_worker.engine_side.middleware import checkpoint

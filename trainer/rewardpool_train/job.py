@@ -27,7 +27,7 @@ import transformers
 
 from rewardpool._client.pool import Pool
 from rewardpool._client.report import Report
-from rewardpool._demand.together import JointDemand
+from rewardpool._demand.handle import JointDemand
 from rewardpool._rewards.blocking import BlockingReward
 from rewardpool._rewards.score_noise import ScoreDtype, coarsest
 from rewardpool.errors import RewardPoolError

@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rewardpool._deadline import waited
-from rewardpool._demand.ray_rank import ray_rank
+from rewardpool._demand.job import ray_rank
 from rewardpool._gateway.wire import Query, openrlhf_answer, reads_prompts, scored
 from rewardpool._policy.text import PolicyText
 from rewardpool._rewards.announced import JobFacts

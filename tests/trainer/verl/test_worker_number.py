@@ -1,6 +1,6 @@
 import pytest
 
-from rewardpool.verl.bursts import number_in
+from rewardpool.verl.announced import number_in
 
 
 @pytest.mark.parametrize(

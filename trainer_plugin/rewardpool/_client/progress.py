@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 @contextmanager
-def scoring_bar(pool: str, *, total: int | None, console: Console | None = None) -> Iterator[Progress]:
+def scoring_bar(pool: str, *, total: int | None) -> Iterator[Progress]:
     """A bar with one task, of `total` samples (None where that is not known) that `pool` scores."""
     columns = (
         TextColumn("{task.description}"),
@@ -17,6 +17,6 @@ def scoring_bar(pool: str, *, total: int | None, console: Console | None = None)
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console or Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True)) as bar:
         bar.add_task(f"scored by {pool}", total=total)
         yield bar

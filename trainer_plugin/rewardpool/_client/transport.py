@@ -26,8 +26,7 @@ from rewardpool._client.request_timer import RequestTimer
 from rewardpool._client.target import RequestTarget, target
 from rewardpool._config import RewardConfig
 from rewardpool._discovery.endpoint import Endpoint
-from rewardpool._discovery.find import find_pool
-from rewardpool._discovery.outside import check_address
+from rewardpool._discovery.find import check_address, find_pool
 from rewardpool._discovery.resolver import EndpointResolver
 from rewardpool_api.names import WORKERS_METRICS_PATH
 from rewardpool_runtime.trust import verifying_context

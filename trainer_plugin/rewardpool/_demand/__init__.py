@@ -5,7 +5,6 @@
     announcer   a thread that keeps saying it for as long as the job lives, and never stands in training's way
     writers     where it is said: a Lease beside the pool's object, or a file in the folder of a local pool
     job         under which name, and by which process of the job
-    ray_rank    the same where Ray started the processes, and numbered none
     handle      `JobDemand`, what a trainer holds: `Pool.demand` makes it
 
 The message itself, which the operator reads, is `rewardpool_api.demand`.

@@ -13,8 +13,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Self
 
@@ -194,6 +194,35 @@ class JobDemand:
     def _notify(self) -> None:
         if self._announcer is not None:
             self._announcer.notify()
+
+
+class JointDemand:
+    """One job's demands for several pools, which announce the same; ends them all at the end of its `with` block."""
+
+    def __init__(self, demands: Sequence[JobDemand]) -> None:
+        self._demands = tuple(demands)
+
+    def rollout(self) -> None:
+        for demand in self._demands:
+            demand.rollout()
+
+    def update(self) -> None:
+        for demand in self._demands:
+            demand.update()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for demand in self._demands:
+                stack.enter_context(demand.waiting())
+            yield
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for demand in self._demands:
+            demand.end()
 
 
 def announced_demand(

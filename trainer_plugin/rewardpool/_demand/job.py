@@ -1,14 +1,19 @@
 """Choice of the process that announces a job, and of the job's name."""
 
+import logging
 import os
 import socket
+import sys
 import threading
 from collections.abc import Mapping
+from functools import lru_cache
 
 from rewardpool._config import RewardConfig, check_job
 from rewardpool.errors import ConfigError
 from rewardpool_api import names
 from rewardpool_api.demand import MAX_JOB_NAME, job_name
+
+log = logging.getLogger(__name__)
 
 ENV_RANK = "RANK"
 # Set by torchrun, and by those that follow it.
@@ -76,6 +81,27 @@ def rank_of(environ: Mapping[str, str]) -> int:
 
 def ranks_of(environ: Mapping[str, str]) -> int:
     return _number(environ, ENV_RANKS, default=1)
+
+
+@lru_cache(maxsize=1)  # asked again, a process is still the one that it was
+def ray_rank() -> int | None:
+    """0 for the first process of this Ray job that asks, 1 for all others; None outside Ray, or where it cannot say.
+
+    Ray's own store, which all of its processes share, decides. A process that dies does not hand the part on; the
+    demand lapses then, and the pool goes by its load.
+    """
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None
+    try:
+        from ray.experimental.internal_kv import _internal_kv_put
+
+        key = f"rewardpool/announces/{ray.get_runtime_context().get_job_id()}"
+        was_taken: bool = _internal_kv_put(key, b"", overwrite=False)
+    except Exception:  # no reason to end a training job: each process announces for itself then
+        log.warning("Ray's store did not say which process of this job announces its demand", exc_info=True)
+        return None
+    return 1 if was_taken else 0
 
 
 def _number(environ: Mapping[str, str], name: str, *, default: int) -> int:

@@ -3,6 +3,5 @@
 find          the config's URL, the environment, a cluster, this machine: the first that has the pool
 pool_sources  the latter two, which hold the RewardPool object
 endpoint      what is found: URL, model, keys
-outside       whether a name of the cluster is known where this runs
 resolver      looks the pool up again when there is reason to, and once a minute
 """

@@ -19,11 +19,13 @@ import asyncio
 import base64
 import logging
 import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from rewardpool._config import RewardConfig, check_pool, check_url
 from rewardpool._deadline import already_waited
@@ -375,3 +377,25 @@ def _checked(value: str, check: Callable[[str], str], name: str) -> str:
         return check(value)
     except ValueError as error:
         raise ConfigError(name, f"{error}, not {value!r}") from error
+
+
+async def check_address(endpoint: Endpoint) -> None:
+    """Raise PoolAccessError where a kubeconfig led to a pool whose address is known in its cluster alone."""
+    # A pod's name server may be away for a moment; there the samples wait for it, within their deadlines.
+    if not isinstance(endpoint.source, KubernetesSource) or endpoint.source.is_in_pod:
+        return
+    address = urlsplit(endpoint.url)
+    try:
+        await asyncio.get_running_loop().getaddrinfo(address.hostname, address.port)
+    except socket.gaierror as error:
+        if error.errno == socket.EAI_AGAIN:
+            return
+        service, namespace = (address.hostname or "").partition(".")[0], endpoint.pool.partition("/")[0]
+        secure = f", ${names.ENV_CA_FILE} and that name in /etc/hosts" if address.scheme == "https" else ""
+        raise PoolAccessError(
+            f"RewardPool {endpoint.pool} ({endpoint.origin}) is at {endpoint.url}, a name that only the cluster's pods"
+            f" know ({error.strerror}). Run this in a pod, or forward the port, `kubectl --namespace {namespace}"
+            f" port-forward service/{service} {address.port}`, and set ${names.ENV_URL} and"
+            f" ${names.ENV_KEY_FILE}{secure}"
+            " (docs/production.md, From outside the cluster)"
+        ) from error

@@ -12,8 +12,7 @@ from typing import Any
 
 from rewardpool._client.pool import Pool
 from rewardpool._discovery.endpoint import Endpoint, ServedModel
-from rewardpool._rewards.chat.chat_template import ChatTokenizer, load_tokenizer, read_template
-from rewardpool._rewards.chat.tokenizer_digest import tokenizer_digest
+from rewardpool._rewards.chat.chat_template import ChatTokenizer, load_tokenizer, read_template, tokenizer_digest
 from rewardpool._rewards.chat.writers import ConversationWriter, Writers
 from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.functions import arguments_of

@@ -10,9 +10,8 @@
     settings        pure: what a verl config says about the pool, checked
     rollout         pure: from a row of verl's DataProto to an Episode
     result          pure: from a Rating to what verl takes from a reward manager
-    announced       an open reward whose demand is announced
+    announced       an open reward, and bursts that tell its pools of rollouts, of which verl says nothing
     ray_claims      which revision scores each group, kept by an actor for all reward workers of a job
-    bursts          announces to the pool when rollouts begin and end, of which verl says nothing to a reward manager
     function_pool   a pool for reward functions of the user's own, which send requests themselves
     local_proxy     the address to which they send them
 

@@ -1,14 +1,16 @@
 """A reward whose demand is announced, open once per process and event loop: what both ways into verl rate by."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rewardpool._client.shared import shared
+from rewardpool._client.pool import Pool
+from rewardpool._client.shared import at_exit, shared
+from rewardpool._demand.bursts import Bursts
 from rewardpool._rewards import OpenReward, open_reward
 from rewardpool._rewards.announced import AnnouncedReward, requests_of_rollout
-from rewardpool.verl.bursts import announced_bursts
 from rewardpool.verl.ray_claims import RayClaims
 
 
@@ -51,3 +53,40 @@ async def _open(
         requests = requests_of_rollout(reward, samples=samples, group=group)
         asked = [(pool, requests[name]) for name, pool in reward.pools.items()]
         yield AnnouncedReward(reward, announced_bursts(asked, workers=workers))
+
+
+def announced_bursts(pools: Iterable[tuple[Pool, int | None]], *, workers: int | None) -> Bursts:
+    """Bursts that are announced to these pools from now on, by the worker whose part that is.
+
+    Args:
+        pools: Open ones, whose demand is not announced yet; with the requests of one rollout, over all reward workers.
+        workers: How many reward workers share them; None where that is not known.
+
+    Raises:
+        ConfigError: $REWARDPOOL_JOB or $REWARDPOOL_ANNOUNCE is wrong.
+    """
+    # Where it is not known how many workers there are, this one's samples may not be all.
+    demands = [pool.demand(samples=requests, rank=worker_number(), ranks=workers or 2) for pool, requests in pools]
+    for demand in demands:
+        at_exit(demand.end)
+    return Bursts(demands)
+
+
+def worker_number() -> int:
+    """Return the number of this process among verl's reward or agent loop workers, by the name of its Ray actor; else
+    0.
+    """
+    try:
+        import ray
+    except ImportError:
+        return 0
+    if not ray.is_initialized():
+        return 0
+    return number_in(ray.get_runtime_context().get_actor_name() or "")
+
+
+def number_in(actor_name: str) -> int:
+    """The worker's number in the name that verl gave its actor; 0 where there is none."""
+    # `reward_loop_worker_3`, and `agent_loop_worker_3_5d1e07c2` with random hexadecimal digits.
+    found = re.search(r"_worker_(\d+)(_|$)", actor_name)
+    return int(found[1]) if found else 0

@@ -21,7 +21,7 @@ from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._rewards.chat.chat_template import load_tokenizer
 from rewardpool._rewards.discriminative import model_source
 from rewardpool.errors import ConfigError, FunctionFailedError
-from rewardpool.verl.bursts import announced_bursts
+from rewardpool.verl.announced import announced_bursts
 from rewardpool.verl.local_proxy import open_door
 from rewardpool_runtime.json_values import finite, shown
 

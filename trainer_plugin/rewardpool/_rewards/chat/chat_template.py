@@ -31,6 +31,7 @@ from rewardpool._rewards.episode import plain_message
 from rewardpool._rewards.steps import MARK
 from rewardpool._rewards.together import BatchedWork, or_error
 from rewardpool.errors import ConfigError
+from rewardpool_api.tokenizer_files import digest_of_files
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,28 @@ def load_tokenizer(source: str, *, revision: str | None, field: str) -> Any:
             f"the tokenizer {source} cannot be loaded ({type(error).__name__}: {problem}); set {field} to a folder "
             "with the reward model's tokenizer, or to its name on the hub",
         ) from error
+
+
+def tokenizer_digest(source: str, *, revision: str | None) -> str | None:
+    """Return the digest of what `load_tokenizer` loads; None where its files are not found.
+
+    Workers compute that of their model by the same `digest_of_files`.
+    """
+    try:
+        return digest_of_files(partial(_file_of, source, revision or "main"))
+    except (OSError, ValueError, ImportError):  # ValueError: neither a folder nor a hub's name
+        return None
+
+
+def _file_of(source: str, revision: str, name: str) -> bytes | None:
+    if (folder := Path(source)).is_dir():
+        path: Path | None = folder / name
+    else:
+        from huggingface_hub import try_to_load_from_cache  # comes with transformers, which loaded the tokenizer
+
+        found = try_to_load_from_cache(source, name, revision=revision)
+        path = Path(found) if isinstance(found, str) else None
+    return path.read_bytes() if path is not None and path.is_file() else None
 
 
 class ChatTokenizer:
