@@ -4,9 +4,10 @@ from collections.abc import Collection
 
 from rewardpool_api import names
 from rewardpool_api.times import from_rfc3339
-from rewardpool_cli.explain.evidence import Evidence, Object
+from rewardpool_cli.explain.evidence import Evidence
 from rewardpool_cli.explain.pods import PodProblem, problem_of
 from rewardpool_cli.tables import ProcessRow
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.pods import is_deleting
 
 

@@ -11,17 +11,7 @@ from rewardpool_cli.explain.advice import Explanation, cause_of, explanation, me
 from rewardpool_cli.explain.evidence import Evidence
 
 SEEN_WITHIN_SECONDS: Final = 15
-
-_ROLLOUT_REASONS: Final = frozenset(
-    {
-        ConditionReason.PARITY_EXCEEDED,
-        ConditionReason.GOLDEN_SET_UNUSABLE,
-        ConditionReason.ROLLED_BACK,
-        ConditionReason.DEADLINE_EXCEEDED,
-    }
-)
-
-_STARTING: Final = (ConditionReason.STARTING, ConditionReason.NO_SCORE, ConditionReason.ROUTER_NOT_READY)
+_OF_ROLLOUTS: Final = ("Parity", "RolledBack", "Deadline")
 
 
 def spec_explanations(evidence: Evidence) -> list[Explanation]:
@@ -118,7 +108,7 @@ def condition_explanations(evidence: Evidence, *, has_problem: bool, has_any: bo
     """
     status = evidence.pool.status
     degraded, serving = status.condition("Degraded"), status.condition("Serving")
-    if degraded is not None and degraded.status == "True" and degraded.reason not in _ROLLOUT_REASONS:
+    if degraded is not None and degraded.status == "True" and cause_of(degraded.reason) not in _OF_ROLLOUTS:
         return [] if has_problem else [_of_condition(evidence, degraded)]
     if serving is None or serving.status == "True" or serving.reason in NOTHING_WANTED or has_any:
         return []
@@ -127,7 +117,7 @@ def condition_explanations(evidence: Evidence, *, has_problem: bool, has_any: bo
 
 def _of_condition(evidence: Evidence, condition: Condition) -> Explanation:
     cause = cause_of(condition.reason)
-    if condition.reason in _STARTING:
+    if cause == "Starting":
         return explanation(evidence, "StartingByCondition", said=condition.message)
     if cause == "Stopped":
         return explanation(evidence, "Stopped", said=f"{condition.reason}: {condition.message}")

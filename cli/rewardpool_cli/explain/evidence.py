@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from rewardpool_api import RewardPool, names
 from rewardpool_kube.events import last_seen, summary
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.pods import is_managed, is_over
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,9 @@ from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.times import from_rfc3339
 from rewardpool_cli.explain.advice import Explanation, cause_of, explanation, meaning_of
-from rewardpool_cli.explain.evidence import Evidence, Object
+from rewardpool_cli.explain.evidence import Evidence
 from rewardpool_control.decide.model_status import in_words
+from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.containers import is_download
 from rewardpool_operator.kubernetes.pods import failure_of, is_deleting, is_lost, is_stuck_before_start
 
