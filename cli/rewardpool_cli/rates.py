@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rewardpool_api import RewardPool
 
-# Without requests for a router's own list and health.
+# It does not count requests for a router's own list and health.
 REQUESTS: Final = "smg_router_requests_total"
 
 

@@ -19,7 +19,7 @@ from rewardpool_api.demand import LEASE_SECONDS, MAX_LEASE_SECONDS, MAX_SAMPLES,
 from rewardpool_control.autoscaler.signals import Announcement
 
 MOST: Final = 32
-# For people to see a lapsed one, and for a trainer that comes back to find it as it was.
+# A lapsed announcement is kept for people to see it, and for a trainer that comes back to find it as it was.
 RETENTION: Final = timedelta(minutes=10)
 
 

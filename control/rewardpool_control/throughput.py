@@ -26,7 +26,7 @@ LONGEST_SECONDS: Final = 30.0
 # The worker may have had nothing to do between two looks that are further apart.
 APART_SECONDS: Final = 3.0
 FRESH_SECONDS: Final = 1.0
-# Measurements of several workers shall meet, and none be kept twice.
+# Long enough for measurements of several workers to be valid at once, and short enough for none to be kept twice.
 VALID_SECONDS: Final = 3.0
 
 

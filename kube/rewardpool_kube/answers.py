@@ -44,7 +44,7 @@ def _parsed(raw: bytes) -> Any:
         ValueError: it is not JSON, or nested too deeply.
     """
     try:
-        # In a third of json's time; it may refuse what is JSON to `json`.
+        # orjson takes a third of json's time, and may refuse what is JSON to `json`.
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
         try:

@@ -17,7 +17,7 @@ BODY_SECONDS: Final = 60.0
 IDLE_SECONDS: Final = 600.0  # longer than routers keep theirs
 
 
-# In a Host header a foreign page whose name was made to lead here (DNS rebinding) has its own name.
+# A foreign page whose name was made to lead here (DNS rebinding) sends its own name in the Host header.
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 

@@ -39,7 +39,7 @@ class Request:
     def __init__(self, service_seconds: float, on_response: Callable[[], None]) -> None:
         self.service_seconds = service_seconds
         self.on_response = on_response
-        # Raised when a replica gets the request and when that replica ends, so that a finish left over is ignored.
+        # Incremented when a replica gets the request and when that replica ends, so that a finish left over is ignored.
         self.attempts = 0
 
 

@@ -26,9 +26,9 @@ from rewardpool._rewards.groups import in_order, siblings
 from rewardpool._rewards.lazy import LazyReward
 from rewardpool._rewards.rating import Rating
 
-# Of one actor before Ray gives it up.
+# Restarts of one actor before Ray gives it up.
 RESTARTS = 100
-# Of one call when its actor dies.
+# Retries of one call when its actor dies.
 TASK_RETRIES = 5
 
 

@@ -75,7 +75,7 @@ def server_lines(python: str, seen: machine.Interpreter) -> list[Finding]:
         lines.append(
             _package_line(f"router {flavor}", python, [package], seen, essential=flavor == default and not has_router)
         )
-    # Models alone need engines, so none of them is essential.
+    # Only models need engines, so none of them is essential.
     return lines + [_package_line(f"engine {engine}", python, engine_for(engine).packages, seen) for engine in ENGINES]
 
 

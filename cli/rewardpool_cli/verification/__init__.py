@@ -16,7 +16,7 @@ OnProgress = Callable[[int], None]
 STEPS: Final = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 """By dtype: the distance between two neighbouring numbers from 1 to 2. From 8 to 16 it is eight times that."""
 STEPS_ALLOWED: Final = 4
-# For a score from 1 to 2; the sums of a model in float32 come out differently by far less.
+# For a score from 1 to 2; sums of a model in float32 differ by far less.
 FLOAT32_ALLOWED: Final = 1e-4
 DECADES: Final = range(-7, 1)
 """Powers of ten at which the histogram's bins begin; below the first lies one more, and the last has no end."""

@@ -104,7 +104,7 @@ class Facts:
 
 def conditions_of(facts: Facts, *, held: Failure | None = None) -> list[Condition]:
     """All conditions, each with the time since when it is what it is."""
-    # Where the pool is held, it is not known whether it is as its spec declares.
+    # While the pool is held, it is not known whether it is as its spec declares.
     unknown = None if held is None else FoundCondition("Unknown", held.reason, held.message)
     stays = None if held is None else _no(held.reason, f"the size stays as it is: {held.message}")
     unasked = unknown if facts.lists is None else None

@@ -22,7 +22,7 @@ _WARNINGS = frozenset(
     }
 )
 _PROGRESSING_EVENTS = _WARNINGS | {ConditionReason.PAUSED}
-# The condition's event would be the same news twice.
+# For these reasons the condition's event would be the same news twice.
 _WITH_OWN_EVENT = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PARITY_EXCEEDED})
 
 

@@ -106,7 +106,7 @@ def _barred(snapshot: Snapshot, parity: Parity, good: str | None) -> frozenset[s
     revisions = {worker.revision for worker in snapshot.workers} - {snapshot.revision, good}
     known = {revision: admits(snapshot, revision, good) for revision in revisions}
     known |= {snapshot.revision: parity.admits, good or snapshot.revision: good is not None or parity.admits}
-    # Nothing may be known of an earlier one that is on its way out: what a router has of it stays.
+    # Of an earlier revision that is leaving perhaps nothing is known: those of its workers that a router has stay.
     return frozenset(
         worker.name
         for worker in snapshot.workers

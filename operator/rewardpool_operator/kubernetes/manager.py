@@ -218,7 +218,7 @@ class Manager:
         self._forget(key)
 
     def _forget_reconcilers(self) -> None:
-        # They are old once another operator has acted.
+        # What they know is out of date once another operator has acted.
         for key, reconciler in self._reconcilers.items():
             reconciler.close()
             self._forget(key)

@@ -124,7 +124,7 @@ class Parent:
         """
         memory = {"memory": limits.memory_mib << 20, "memory_setting": limits.setting("memory_mib")}
         request = {"load": source, "further": list(further), "here": here, **memory}
-        # It enters the boundary before that, with all of its processes.
+        # The parent enters the boundary before it loads the function, and its processes inherit it.
         request["boundary"] = boundary.to_wire() if boundary is not None else None
         try:
             answer = await self._request(request, seconds=START_SECONDS)

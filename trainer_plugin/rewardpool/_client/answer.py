@@ -38,8 +38,7 @@ from rewardpool_api.teacher_wire import BadAnswerError, SequenceQuestion, parse_
 
 T = TypeVar("T")
 
-# Characters.
-EXCERPT = 300
+EXCERPT = 300  # characters
 
 _TOO_LONG = (
     # SGLang: length first, limit second.

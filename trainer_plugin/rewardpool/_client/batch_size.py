@@ -13,11 +13,11 @@ answers would come too late.
 # A larger size must be this much faster than the one before it: rounds differ by some per cent on a quiet machine, and
 # a smaller size is answered sooner.
 GAIN = 1.05
-# Uses of each slot in a round.
+# A round uses each slot so many times.
 TURNS = 8
 FIRST_PAUSE_ROUNDS = 16
 LONGEST_PAUSE_ROUNDS = 256
-# Of a sample's `timeout`.
+# Where requests of a size take more than this share of a sample's `timeout`, a smaller size is used.
 SLOW_SHARE = 1 / 16
 
 

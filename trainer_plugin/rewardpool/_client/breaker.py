@@ -26,9 +26,9 @@ from rewardpool.errors import (
     SampleError,
 )
 
-# After the first score so many times as many samples may fail by themselves.
+# After the first score the limit is this many times as high for failures that a sample may have by itself.
 PATIENCE = 4
-# After these nothing is known of the server at the address.
+# Kinds of failure after which nothing is known of the server at the address.
 NOBODY_THERE = ("unreachable", "waiting")
 
 NOTHING_PROVEN = "before the first score nothing shows that the policy caused it, and there is no penalty"

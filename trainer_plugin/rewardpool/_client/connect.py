@@ -22,11 +22,11 @@ import aiohappyeyeballs
 from rewardpool._client.addresses import Addresses
 from rewardpool_runtime.listeners import check_listener
 
-# For one connection; and for a turn, where no other connection to that origin was made meanwhile.
+# Limit of one connection; and of a turn, where no other connection to that origin was made meanwhile.
 CONNECT_SECONDS = 5.0
 # Connections to one origin in the making. Servers keep 128 to 4,096 that they have not accepted yet.
 AT_A_TIME = 128
-# Then the next address of a name is tried beside one that is silent (RFC 8305).
+# After this time the next address of a name is tried beside one that is silent (RFC 8305).
 NEXT_ADDRESS_SECONDS = 0.25
 
 # Host, port, verification of its certificate (None for plain HTTP), and whether the listener must be this user.

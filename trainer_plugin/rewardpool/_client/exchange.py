@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from rewardpool._client.target import RequestTarget
 
-# With its headers. A score has a hundred bytes, and a judgement some kilobytes.
+# Headers included. A score has a hundred bytes, and a judgement some kilobytes.
 MAX_ANSWER_BYTES = 4 << 20
 
 

@@ -30,17 +30,17 @@ QUANTILE = 0.95
 FACTOR = 2.0
 # Below this a second request gains nothing that a trainer notices.
 FLOOR_SECONDS = 0.25
-# Answers before their times say what is usual.
+# Fewer answers than this do not say what time is usual.
 MIN_KNOWN = 20
-# For a request that no worker has, before the usual time is known.
+# The wait before the hedge of a request that no worker has, while the usual time is not known.
 BLIND_SECONDS = 5.0
 # Maximum share of requests that get a second attempt, in the long run.
 SHARE = 0.05
 MIN_BURST = 8.0
 # Factor from one hedge's wait to the next: with the floor the third is sent after 0.9 s, and the last after 5 s.
 GROWTH = 1.5
-# Beside one request. A router may send them to the silent worker too, which soon has the fewest in flight, until it
-# notices some seconds later; by then the last of these has been sent.
+# Hedges beside one request. A router may send them to the silent worker too, which soon has the fewest in flight, until
+# it notices some seconds later; by then the last of these has been sent.
 MOST_HEDGES = 7
 RECENT = 256
 # Answers between two calculations of the quantile, which needs a sort.

@@ -29,9 +29,9 @@ from rewardpool_api.names import SERIES_PLACES, SERIES_REQUEST_SECONDS
 
 Verdict = Literal["in_work", "lost", "silent", "unknown", "asking"]
 
-# From sending a request until a worker lists it.
+# A worker lists a request so long after it was sent.
 ARRIVAL_SECONDS = 0.1
-# For an answer, which takes milliseconds. Where the last one took longer, twice as long as that one.
+# How long an answer is waited for; it takes milliseconds. Where the last one took longer, twice as long as that one.
 PATIENCE_SECONDS = 0.25
 MOST_PATIENCE_SECONDS = 2.0
 # After this an error of the router says that a worker is silent: it waits 5 s for each.
@@ -42,13 +42,13 @@ MOST_AGE_SECONDS = 15.0
 # A router waits 5 s for each of its workers.
 QUESTION_SECONDS = 10.0
 PAUSE_SECONDS = 0.5
-# Of all trainers together, to a pool of up to 10 workers.
+# All trainers of a pool of up to 10 workers together ask it so often.
 QUESTIONS_PER_SECOND = 100
-# Caused by these questions at the workers, where there are more of them.
+# With more workers, of each of which a question reads the metrics, this is the bound.
 SCRAPES_PER_SECOND = 1_000
 # No pool has more.
 MOST_PLACES = 1_000_000
-# Then a server that lists nothing is asked again.
+# After this time a server that lists nothing is asked again.
 UNKNOWN_AGE_SECONDS = 60.0
 
 _LINE = re.compile(rb"^(%b|%b)\{([^}\n]*)\} (\S+)$" % (SERIES_REQUEST_SECONDS.encode(), SERIES_PLACES.encode()), re.M)
@@ -141,7 +141,7 @@ class InWork:
         self._listed = listed
         self._most_pause = min(MOST_AGE_SECONDS, most_pause)
         self._uniform = uniform
-        # From one question to the next, because of the others that ask.
+        # Seconds from one question to the next; longer the more others ask.
         self._pause = 0.0
         self._listing: Listing | None = None
         self._inquiry: Inquiry | None = None

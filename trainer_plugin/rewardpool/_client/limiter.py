@@ -26,7 +26,7 @@ FADE = 1.1
 
 
 class AdaptiveLimit:
-    """The number itself. Pure: what happened goes in, `limit` comes out."""
+    """The number of requests that may be in flight. Pure: what happened goes in, `limit` comes out."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -11,7 +11,7 @@ from rewardpool._logprobs import Logprobs
 from rewardpool.errors import InvalidSampleError, SampleTooLongError
 from rewardpool_api.teacher_wire import SequenceQuestion
 
-# A sequence takes a slot for each: the tokens of one step of a teacher's engine.
+# A sequence takes a slot for each so many tokens, those of one step of a teacher's engine.
 TOKENS_PER_SLOT = 2048
 
 

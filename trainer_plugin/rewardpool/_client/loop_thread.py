@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, Self, TypeVar
 
-# For what is in flight to be cancelled at the end.
+# At the end, what is in flight has this time to be cancelled.
 CLOSE_SECONDS = 10.0
 
 R = TypeVar("R")
@@ -124,9 +124,9 @@ class LoopThread(Generic[R]):
                 work.give_up()
                 raise RuntimeError(f"{self._what} is closed")
         elif not self._is_woken:
-            # Once for all that arrives before the loop runs, and not for each as by `run_coroutine_threadsafe`: every
-            # waking is a system call without the interpreter's lock, and this thread may wait 5 ms to get the lock back
-            # from a busy loop. A rollout that ends with thousands of samples stood still for seconds.
+            # One waking for all that arrives before the loop runs, not one for each as by `run_coroutine_threadsafe`:
+            # every waking is a system call without the interpreter's lock, and this thread may wait 5 ms to get the
+            # lock back from a busy loop. A rollout that ends with thousands of samples stood still for seconds.
             self._is_woken = True
             with suppress(RuntimeError):  # it ended in this moment, and gives up what it finds
                 self._loop.call_soon_threadsafe(self._take_over)

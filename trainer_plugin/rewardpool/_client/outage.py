@@ -25,11 +25,11 @@ from rewardpool._client.exchange import Exchange
 PROBE_SECONDS = (0.15, 0.25)
 # The same for requests beside those that are held; longer where answers usually take longer than this.
 CANARY_SECONDS = (0.3, 0.4)
-# At a time; what the routers hold is what autoscaling measures.
+# No more at a time, because autoscaling measures what the routers hold.
 MOST_CANARIES = 2
-# Within this all are sent again: a thousand trainers learn of it in different moments anyhow.
+# Within this time all are sent again: a thousand trainers learn of it in different moments anyhow.
 WAKE_SECONDS = 0.1
-# Without a success, after which one means that the pool is back.
+# After so long without a success, one means that the pool is back.
 SILENCE_SECONDS = 1.0
 
 

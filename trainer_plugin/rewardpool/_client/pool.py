@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# That one question to a judge may cost, over all layers.
+# Generations that one question to a judge may cost, over all layers.
 MAX_GENERATIONS = 3
 
 

@@ -115,7 +115,7 @@ class Counters:
     """By the connections' clock."""
     requests_in_flight: int = 0
     samples_in_flight: int = 0
-    # Mean of those that were in flight when the last one was sent.
+    # Mean of the requests that were in flight when the last one was sent.
     samples_per_request: float = 1.0
     # Requests whose tokens are known, and their tokens.
     measured_in_flight: int = 0

@@ -168,9 +168,9 @@ class ScoreRequest(Tries, Generic[T]):
     _body: bytes = field(default=b"", init=False)
     _primary: Attempt | None = field(default=None, init=False)
     """Hedges aside; None in a pause."""
-    # From the end of the last attempt on.
+    # Set from the end of an attempt until the next one is sent.
     _retry: _Retry | None = field(default=None, init=False)
-    # Hedges in flight may still succeed.
+    # Error of a request that is not retried any more; hedges in flight may still succeed.
     _given_up: RetryableError | SampleError | None = field(default=None, init=False)
     _race: Race | None = field(default=None, init=False)
     _callbacks: "tuple[Callable[[ScoreRequest[T]], None], ...]" = field(default=(), init=False)

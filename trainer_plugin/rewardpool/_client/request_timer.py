@@ -15,7 +15,7 @@ from typing import Protocol
 
 from rewardpool._client.exchange import Exchange
 
-# For a request that is still not answered when another one beside it was.
+# Time for a request that is not yet answered when another one beside it was.
 LEFT_OPEN_SECONDS = 5.0
 LEAST_LEFT_OPEN = 8
 # Checks within the shortest time that is of interest.

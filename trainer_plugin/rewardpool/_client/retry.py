@@ -236,7 +236,7 @@ class Tries:
     kind: Kind | None = field(default=None, init=False)
     problem: str = field(default="", init=False)
     fault: Fault = field(default="infra", init=False)
-    # Since all of them were tried last.
+    # Keys refused since all of them were tried last.
     refused_keys: frozenset[str | None] = field(default=frozenset(), init=False)
 
     @property

@@ -33,7 +33,7 @@ from rewardpool_runtime.trust import verifying_context
 
 log = logging.getLogger(__name__)
 
-# Then the workers are asked again how many places they have, while these are the bound.
+# After this time workers are asked again how many places they have, while these are the bound.
 PLACES_SECONDS = 5.0
 
 

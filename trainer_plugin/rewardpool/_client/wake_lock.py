@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rewardpool_api.status import SleepStatus
 
 LOOK_SECONDS = 0.02
-# For the engines to wake, or to sleep. One that lost its weights is started again meanwhile.
+# Time for the engines to wake, or to fall asleep. One that lost its weights is started again meanwhile.
 WITHIN_SECONDS = 600.0
 
 

@@ -34,7 +34,7 @@ LOOK_SECONDS = 1.0
 MUCH_MORE = 1.5
 # A place that refuses for so long, without a break, will go on refusing.
 REFUSED_SECONDS = float(LEASE_SECONDS)
-# For the last announcement of a job that ends; without it the demand lapses by itself.
+# Limit of the last announcement of a job that ends; without it the demand lapses by itself.
 END_SECONDS = 2.0
 
 

@@ -23,7 +23,7 @@ from rewardpool_runtime.state_files import DEMANDS_DIR
 if TYPE_CHECKING:
     from rewardpool_kube.client import Kube
 
-# For one request to the API server: after that the next renewal is due.
+# Limit of one request to the API server: after that the next renewal is due.
 REQUEST_SECONDS = LEASE_SECONDS / 3
 
 

@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 # Between two look-ups of a pool that is waited for.
 POLL_SECONDS = 1.0
-# For an API server that does not answer. One that restarts is back in seconds.
+# How long an API server that does not answer is waited for. One that restarts is back in seconds.
 AWAY_SECONDS = 30.0
 # Reasons of Serving=False that do not pass by themselves.
 LASTING = frozenset(

@@ -65,7 +65,7 @@ from rewardpool_runtime.http_server import LOOPBACK, is_of_another_page, read_bo
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 16 * 2**20
-# At a time; one more is answered 503, so that memory stays bounded.
+# Requests at a time; one more is answered 503, so that memory stays bounded.
 MAX_REQUESTS = 8192
 # Need no key.
 OPEN_PATHS = frozenset({"/health", "/metrics"})

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from rewardpool._rewards.one_revision import Answered, Claims
 
-# For one answer of a store.
+# Limit of one answer of a store.
 WAIT_SECONDS: Final = 30.0
 
 

@@ -7,7 +7,7 @@ from rewardpool._rewards.judges.listwise import tables_of
 from rewardpool._rewards.judges.pairwise import pairs_of
 from rewardpool._rewards.part_config import JudgeConfig
 
-# A pair is shown in both.
+# A pair is shown in both orders.
 ORDERS = 2
 
 
@@ -16,7 +16,7 @@ class Asked:
     """A pool that a part asks, and how; a judge's meta reward model is asked once for each of its answers."""
 
     pool: str
-    # The default where it is no judge, which is one request for each response.
+    # For a pool without a judge the default, which is one request for each response.
     judge: JudgeConfig
 
 

@@ -15,7 +15,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
-# Done together; the first ones go on their way while later ones are done.
+# Calls done together; the first ones continue while later ones are done.
 MOST_AT_ONCE = 64
 
 

@@ -24,15 +24,15 @@ from rewardpool.sandbox import zygote
 del sys.path[: len(sys.argv) - 2]
 zygote.start(int(sys.argv[1]))
 """
-# All of it: no key, token or address of the supervisor's.
+# The whole environment: no key, token or address of the supervisor's.
 ENVIRONMENT: Final = {
     # numpy's and others' threads: a process of several cannot be forked.
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"),
     "LANG": "C.UTF-8",
 }
-# For an answer of the zygote's, which takes milliseconds where the machine is not busy.
+# Limit of an answer of the zygote's, which takes milliseconds where the machine is not busy.
 ANSWER_SECONDS: Final = 60.0
-# For Python's start and the imports.
+# Limit of Python's start and the imports.
 START_SECONDS: Final = 120.0
 
 

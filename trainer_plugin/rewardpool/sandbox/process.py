@@ -24,14 +24,15 @@ from rewardpool.sandbox.verdict import Outcome
 from rewardpool_runtime.frames import HEAD, packed
 from rewardpool_runtime.process_stat import ASLEEP, ENDED, Stat, cpu_clock, parsed
 
-# Between two checks of what a process uses; random, so that no code can be asleep in between alone.
+# Between two checks of what a process uses; random, so that no code can sleep only between checks.
 SAMPLE_SECONDS: Final = (0.01, 0.03)
 # Beyond 20 times its processor seconds; a process that did not get them by then is starved.
 STARVED_SECONDS: Final = 60.0
-# Of all that a program returns.
+# Limit of all that a program returns.
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-# For a process that closed its socket to begin to end. The kernel says so of one that ends before it closes its files;
-# in a longer time one that goes on could use up its processor seconds, and how it ended would depend on the machine.
+# A process that closed its socket has this time to begin to end. The kernel says so of one that ends before it closes
+# its files; in a longer time one that goes on could use up its processor seconds, and how it ended would depend on the
+# machine.
 END_SECONDS: Final = 0.1
 # A process that the kernel is ending: PF_EXITING of linux/sched.h.
 _EXITING: Final = 0x4

@@ -25,8 +25,7 @@ from rewardpool_runtime.guard.policy_code import Limits, restrict
 
 # The code's name in its tracebacks.
 FILE: Final = "<response>"
-# Characters of a message.
-MAX_TEXT: Final = 2_000
+MAX_TEXT: Final = 2_000  # characters of a message
 # The last frames of a traceback that are kept.
 MAX_FRAMES: Final = 20
 

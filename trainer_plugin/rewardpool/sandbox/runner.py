@@ -27,8 +27,7 @@ from rewardpool.sandbox.verdict import Outcome, Verdict
 MAX_CODE_BYTES: Final = 1024 * 1024
 MAX_NUMBER: Final = 1_000_000
 MAX_NAME_BYTES: Final = 255
-# Characters.
-MAX_MESSAGE: Final = 500
+MAX_MESSAGE: Final = 500  # characters
 
 
 @dataclass(frozen=True, kw_only=True)

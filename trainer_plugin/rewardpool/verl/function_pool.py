@@ -33,7 +33,7 @@ class FunctionPool:
     address: str
     tokenizer: Any
     """The model's; None where it is not known which model is served, or that is a function."""
-    # To be called for every sample, which may be any number of requests.
+    # Called for every sample, which may cost any number of requests.
     bursts: Bursts
 
 

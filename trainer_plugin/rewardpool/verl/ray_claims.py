@@ -16,7 +16,7 @@ from rewardpool._rewards.job_claims import ClaimsUnavailableError
 from rewardpool._rewards.one_revision import Answered, Claims
 from rewardpool.errors import PoolError
 
-# Until the actor answers for the first time.
+# Limit of the actor's first answer.
 START_SECONDS: Final = 60.0
 _REMEDY: Final = "reward.num_workers=1 needs no such actor, and reward.rewardpool.one_revision=false asks none"
 

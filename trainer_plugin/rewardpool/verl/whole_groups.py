@@ -38,7 +38,7 @@ class Member:
         self._groups = groups
         self._key = key
         self.is_under_way = True
-        # Waiting for the others of its group.
+        # Time spent waiting for the others of its group.
         self.waited_seconds = 0.0
 
     async def settled(self, reward: OpenReward, episode: Episode, rating: Rating) -> Rating:

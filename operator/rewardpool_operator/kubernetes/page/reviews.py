@@ -26,7 +26,7 @@ MAX_RIGHTS: Final = 8192
 MAX_CALLS: Final = 8
 MAX_BYTES: Final = 256 << 10
 ANONYMOUS: Final = "system:anonymous"
-# To a token with a space the API server answers as to an anonymous user.
+# A token with a space would be answered by the API server as an anonymous user's.
 _TOKEN: Final = re.compile(r"[!-~]+")
 _KINDS: Final = {USER_REVIEWS: "SelfSubjectReview", ACCESS_REVIEWS: "SelfSubjectAccessReview"}
 

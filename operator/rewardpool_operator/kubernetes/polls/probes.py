@@ -24,7 +24,7 @@ from rewardpool_operator.probe import ProbeResult, probe_score
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.1
-# What takes longer to start is not made noticeably longer by the kubelet's two seconds.
+# A start that takes longer than this is not noticeably longer by the kubelet's two seconds.
 LONGEST_SECONDS: Final = 20.0
 RETRY_SECONDS: Final = 10.0
 MAX_ASKED: Final = 4

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 # Types of a message's blocks that are pictures.
 PICTURE_TYPES = ("image", "image_url")
-# Of all data: URLs in one question; a worker accepts 16 MiB.
+# All data: URLs of one question together; a worker accepts 16 MiB.
 MAX_PICTURE_BYTES = 14 * 1024 * 1024
 _DATA_URL = re.compile(r"data:image/[a-z0-9.+-]+;base64,[A-Za-z0-9+/]+=*", re.IGNORECASE)
 _SIGNATURES = (

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 TARGET: Final = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)*/?$"
-# For a file of any size.
+# Limit of an upload, whatever the file's size; larger files have more.
 LEAST_SECONDS: Final = 60.0
 # The slowest store that keeps a ledger.
 MIB_A_SECOND: Final = 1.0

@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 
 # Between two writes: what a killed process loses of its ledger.
 WRITE_SECONDS: Final = 0.2
-# Of the lines that wait to be written; further ones are left out.
+# Most bytes of lines that wait to be written; further ones are left out.
 MOST_WAITING_BYTES: Final = 256 << 20
-# For what waits to be written at the end.
+# Time for what waits to be written at the end.
 CLOSE_SECONDS: Final = 5.0
 # The same where files become Parquet, which takes longer than to write their lines.
 REWRITE_SECONDS: Final = 60.0
-# For what waits to be written when a file is scored, of which the report is the last word. An upload of a full file has
-# its own besides.
+# Time for what waits to be written when a file is scored, before its report. An upload of a full file has its own
+# besides.
 FLUSH_SECONDS: Final = 30.0
 
 
