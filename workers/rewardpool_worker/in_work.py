@@ -59,7 +59,7 @@ class RequestsInWork:
 
 
 class RequestWork:
-    """On one request."""
+    """Work on one request."""
 
     __slots__ = ("_clock", "_missing", "_started_at", "id")
 

@@ -74,7 +74,7 @@ class Samples:
 
 @dataclass(frozen=True, kw_only=True)
 class SendStep:
-    """Requests of one condition, each with positions of its samples; the next step begins when all are answered."""
+    """Requests of one arrangement, each with positions of its samples; the next step begins when all are answered."""
 
     condition: Arrangement
     requests: tuple[tuple[int, ...], ...]
@@ -170,7 +170,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class ArrangementResult:
-    """One condition."""
+    """How the numbers of one arrangement differ from those of samples alone."""
 
     condition: Arrangement
     pairs: tuple[Pair, ...]
@@ -178,7 +178,7 @@ class ArrangementResult:
     ordered: int | None
     """Pairs of samples of one group that alone have different scores; None of teachers."""
     flips: int | None
-    """Those of them whose order is the other way round in this condition."""
+    """Those of them whose order is the other way round in this arrangement."""
 
     @property
     def holds(self) -> bool:

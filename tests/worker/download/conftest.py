@@ -13,7 +13,7 @@ from rewardpool_worker.engine_side.download.cache import ModelFolder
 from rewardpool_worker.engine_side.download.hub import HubSource
 from rewardpool_worker.engine_side.download.lock import CacheLock
 from rewardpool_worker.engine_side.download.progress import DownloadProgress
-from rewardpool_worker.engine_side.download.release import ModelServer
+from rewardpool_worker.engine_side.download.release import RemoteModel
 from rewardpool_worker.engine_side.download.run import DownloadRequest
 
 
@@ -29,7 +29,7 @@ def download(hub: FakeHub, tmp_path: Path) -> Make:
     """Downloads into the same cache, each with a link of its own; nothing waits."""
     numbers = itertools.count()
 
-    def make(*, token: str | None = None, pin: str | None = None, source: ModelServer | None = None) -> DownloadRequest:
+    def make(*, token: str | None = None, pin: str | None = None, source: RemoteModel | None = None) -> DownloadRequest:
         number = next(numbers)
         source = source or HubSource(REPO, "main", endpoint=hub.url, token=token or "none")
         cache = ModelFolder(tmp_path / "cache" / source.folder)

@@ -27,7 +27,7 @@ from typing import IO, Any, BinaryIO, cast
 from rewardpool_worker.engine_side.download.digests import digest_of, is_digest
 from rewardpool_worker.engine_side.download.errors import DownloadError
 from rewardpool_worker.engine_side.download.plain_file import open_to_append, read_text
-from rewardpool_worker.engine_side.download.release import ModelServer, Release, RemoteFile
+from rewardpool_worker.engine_side.download.release import Release, RemoteFile, RemoteModel
 
 THREADS = 8
 
@@ -149,7 +149,7 @@ class ModelFolder:
             )
 
     def fetch(
-        self, source: ModelServer, commit: str, file: RemoteFile, *, stop: Event, read: Callable[[int], object]
+        self, source: RemoteModel, commit: str, file: RemoteFile, *, stop: Event, read: Callable[[int], object]
     ) -> str:
         """Put one content on the disk, checked.
 

@@ -23,7 +23,7 @@ from rewardpool_worker.engine_side.download.cache import ModelFolder
 from rewardpool_worker.engine_side.download.errors import DownloadError
 from rewardpool_worker.engine_side.download.lock import CacheLock, LostLockError
 from rewardpool_worker.engine_side.download.progress import DownloadProgress, ProgressMonitor, end_at_once, serve
-from rewardpool_worker.engine_side.download.release import ModelServer
+from rewardpool_worker.engine_side.download.release import RemoteModel
 from rewardpool_worker.engine_side.download.run import DownloadRequest
 
 MAX_MESSAGE = 2000  # characters; Kubernetes keeps 4096 bytes
@@ -112,7 +112,7 @@ def _hub_cache() -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
-def _source(url: str, revision: str) -> ModelServer:
+def _source(url: str, revision: str) -> RemoteModel:
     scheme, _, where = url.rstrip("/").partition("://")
     try:
         if scheme == "s3":

@@ -35,8 +35,8 @@ class Release:
         return sum(self.contents.values())
 
 
-class ModelServer(Protocol):
-    """A server with models. Its methods raise `DownloadError`, or `OSError` of this machine's disk."""
+class RemoteModel(Protocol):
+    """A model at the hub or in a store. Its methods raise `DownloadError`, or `OSError` of this machine's disk."""
 
     @property
     def folder(self) -> str:

@@ -13,7 +13,7 @@ from rewardpool_worker.engine_side.download.cache import THREADS, ModelFolder, R
 from rewardpool_worker.engine_side.download.errors import DownloadError, disk_error
 from rewardpool_worker.engine_side.download.lock import CacheLock
 from rewardpool_worker.engine_side.download.progress import DownloadProgress
-from rewardpool_worker.engine_side.download.release import ModelServer, Release, RemoteFile
+from rewardpool_worker.engine_side.download.release import Release, RemoteFile, RemoteModel
 
 LONGEST_PAUSE_SECONDS = 60.0
 LONGEST_ASKED_PAUSE_SECONDS = 300.0
@@ -38,7 +38,7 @@ class DownloadOutcome:
 class DownloadRequest:
     """A download to make, and its destination."""
 
-    source: ModelServer
+    source: RemoteModel
     cache: ModelFolder
     lock: CacheLock
     progress: DownloadProgress
