@@ -8,7 +8,7 @@ from rewardpool_cli.explain.evidence import Evidence
 from rewardpool_cli.explain.pods import PodProblem, problem_of
 from rewardpool_cli.tables import ProcessRow
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.pods import is_deleting
+from rewardpool_operator.kubernetes.workload.pods import is_deleting
 
 
 def processes_of_pods(evidence: Evidence) -> list[ProcessRow]:

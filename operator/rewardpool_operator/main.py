@@ -32,14 +32,14 @@ from rewardpool_kube.resources import POOLS
 from rewardpool_operator import front, logs, operator_socket
 from rewardpool_operator.front import Ports
 from rewardpool_operator.kubernetes.cache.reflector import NO_CRD, EtcdRestoredError
-from rewardpool_operator.kubernetes.images import own_image
 from rewardpool_operator.kubernetes.leader import Acting, Leadership
 from rewardpool_operator.kubernetes.manager import Manager
-from rewardpool_operator.kubernetes.namespace_budgets import NamespaceBudgets
-from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.page.api_server import Address
 from rewardpool_operator.kubernetes.page.offer import Offer
-from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
+from rewardpool_operator.kubernetes.settings.namespace_budgets import NamespaceBudgets
+from rewardpool_operator.kubernetes.settings.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.settings.pool_defaults import PoolDefaults
+from rewardpool_operator.kubernetes.workload.images import own_image
 from rewardpool_operator.logs import LogFormat
 from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.operator_socket import HEALTH_PATH, POOLS_PATH, Answers

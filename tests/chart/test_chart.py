@@ -19,10 +19,10 @@ from rewardpool_api.demand import lease_name
 from rewardpool_cli.commands.operator import app as operator_commands
 from rewardpool_kube.configuration import SERVICE_ACCOUNT
 from rewardpool_operator.front import ALIVE
-from rewardpool_operator.kubernetes.containers import PORT_HTTP, PORT_METRICS
-from rewardpool_operator.kubernetes.namespace_budgets import NamespaceBudgets
-from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
-from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
+from rewardpool_operator.kubernetes.settings.namespace_budgets import NamespaceBudgets
+from rewardpool_operator.kubernetes.settings.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.settings.pool_defaults import PoolDefaults
+from rewardpool_operator.kubernetes.workload.containers import PORT_HTTP, PORT_METRICS
 from rewardpool_worker.engine_side.middleware.routes import OPEN_PATHS
 
 from .conftest import CHART, KUBERNETES, NAMESPACE, Helm, HelmError, Objects, Render

@@ -19,7 +19,7 @@ from rewardpool_control.throughput import (
     Count,
     Throughputs,
 )
-from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
+from rewardpool_operator.kubernetes.queue.requeue import BUSY_SECONDS
 
 Look = tuple[float, int, int]
 """Seconds, requests answered, requests in flight."""

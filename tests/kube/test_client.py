@@ -12,7 +12,7 @@ from rewardpool_kube import client, resources
 from rewardpool_kube.client import Kube
 from rewardpool_kube.configuration import load_configuration
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
-from rewardpool_operator.kubernetes.managed_fields import own_as_applied
+from rewardpool_operator.kubernetes.manifests.managed_fields import own_as_applied
 
 pytestmark = pytest.mark.real
 

@@ -25,7 +25,7 @@ from rewardpool import FunctionSample, Pool, RewardConfig, Sample
 from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_control.throughput import Throughputs
-from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
+from rewardpool_operator.kubernetes.queue.requeue import BUSY_SECONDS
 from rewardpool_operator.routers.admin import RouterAdmin, RouterError, RouterUnreachableError
 from rewardpool_operator.routers.programs import PROGRAMS
 

@@ -22,8 +22,8 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.polls import probes, reading
-from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
+from rewardpool_operator.kubernetes.settings.pool_defaults import NO_DEFAULTS
 from rewardpool_operator.kubernetes.shared import SharedParts
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.probe import ProbeResult

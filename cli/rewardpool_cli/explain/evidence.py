@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from rewardpool_api import RewardPool, names
 from rewardpool_kube.events import last_seen, summary
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.pods import is_managed, is_over
+from rewardpool_operator.kubernetes.workload.pods import is_managed, is_over
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from rewardpool_cli.explain.advice import Explanation, cause_of, explanation, me
 from rewardpool_cli.explain.evidence import Evidence
 from rewardpool_control.decide.model_status import in_words
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.containers import is_download
-from rewardpool_operator.kubernetes.pods import failure_of, is_deleting, is_lost, is_stuck_before_start
+from rewardpool_operator.kubernetes.workload.containers import is_download
+from rewardpool_operator.kubernetes.workload.pods import failure_of, is_deleting, is_lost, is_stuck_before_start
 
 _CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _MISSING: Final = (

@@ -33,7 +33,7 @@ from rewardpool_cli.verification.determinism import (
     samples_of,
 )
 from rewardpool_kube.resources import PODS, Object
-from rewardpool_operator.kubernetes.pods import is_ready, worker_of
+from rewardpool_operator.kubernetes.workload.pods import is_ready, worker_of
 from rewardpool_operator.probe import NoScoreError, logprobs_of, scores_of
 from rewardpool_runtime.listeners import check_listener
 from rewardpool_runtime.untrusted import printable, without_secrets

@@ -19,7 +19,7 @@ from rewardpool_control.autoscaler.signals import Claim
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.namespace_budgets import NO_BUDGETS, NamespaceBudgets
+from rewardpool_operator.kubernetes.settings.namespace_budgets import NO_BUDGETS, NamespaceBudgets
 from rewardpool_operator.left_out import with_sane_status
 
 Budget = tuple[str | None, str]

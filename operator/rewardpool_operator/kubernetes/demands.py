@@ -26,7 +26,7 @@ from rewardpool_kube.client import Kube
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.recorder import lease_event_object
+from rewardpool_operator.kubernetes.events.recorder import lease_event_object
 from rewardpool_operator.left_out import readable
 from rewardpool_runtime.untrusted import printable
 

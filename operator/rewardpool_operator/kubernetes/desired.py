@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 from rewardpool_api import RewardPool, names
 from rewardpool_control.snapshot import WorkerSet
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import pods, render, revisions
+from rewardpool_operator.kubernetes import render, revisions
 from rewardpool_operator.kubernetes.cache.alike import kept_once
 from rewardpool_operator.kubernetes.cache.objects import Objects, are_the_same
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN, Tls
-from rewardpool_operator.kubernetes.diff import stamped
-from rewardpool_operator.kubernetes.nulls import ignored_nulls
-from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
-from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
+from rewardpool_operator.kubernetes.manifests.diff import stamped
+from rewardpool_operator.kubernetes.manifests.nulls import ignored_nulls
 from rewardpool_operator.kubernetes.render import Revision
+from rewardpool_operator.kubernetes.settings.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.settings.pool_defaults import NO_DEFAULTS, PoolDefaults
+from rewardpool_operator.kubernetes.workload import pods
 from rewardpool_worker.mounted import router_files, worker_files
 
 

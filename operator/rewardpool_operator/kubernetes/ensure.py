@@ -19,8 +19,8 @@ from rewardpool_kube.resources import Object, Resource
 from rewardpool_operator.kubernetes.cache.owned import NOT_APPLIED, RESOURCES, controller_of, is_ours
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.credentials.secret_writer import change_secret, has_surplus
-from rewardpool_operator.kubernetes.diff import ANNOTATION_MANIFEST, differs
-from rewardpool_operator.kubernetes.managed_fields import own_as_applied
+from rewardpool_operator.kubernetes.manifests.diff import ANNOTATION_MANIFEST, differs
+from rewardpool_operator.kubernetes.manifests.managed_fields import own_as_applied
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
 from rewardpool_operator.metrics import METRICS
 from rewardpool_runtime.untrusted import printable

@@ -19,7 +19,6 @@ from rewardpool_api import names
 from rewardpool_api.times import rfc3339
 from rewardpool_kube import resources
 from rewardpool_kube.client import Kube
-from rewardpool_operator.kubernetes.agent_sandbox import AgentSandbox
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.owned import WATCHED, selector_of
 from rewardpool_operator.kubernetes.cache.reflector import Reflector
@@ -27,15 +26,16 @@ from rewardpool_operator.kubernetes.cache.store import OF_ALL_POOLS, Key, Store
 from rewardpool_operator.kubernetes.demands import Strays
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
-from rewardpool_operator.kubernetes.namespace_budgets import NO_BUDGETS, NamespaceBudgets
 from rewardpool_operator.kubernetes.namespaces import Namespaces
-from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
-from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
-from rewardpool_operator.kubernetes.requeue import GATHER, ON_THE_WAY
+from rewardpool_operator.kubernetes.queue.requeue import GATHER, ON_THE_WAY
+from rewardpool_operator.kubernetes.queue.workqueue import STUCK_SECONDS, Workers
+from rewardpool_operator.kubernetes.settings.agent_sandbox import AgentSandbox
+from rewardpool_operator.kubernetes.settings.namespace_budgets import NO_BUDGETS, NamespaceBudgets
+from rewardpool_operator.kubernetes.settings.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.settings.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.shared import SharedParts
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
-from rewardpool_operator.kubernetes.workqueue import STUCK_SECONDS, Workers
 from rewardpool_operator.metrics import METRICS
 
 log = logging.getLogger(__name__)

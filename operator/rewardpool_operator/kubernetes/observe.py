@@ -18,13 +18,14 @@ from rewardpool_control.snapshot import Failure, Gateway, Router, Snapshot, Work
 from rewardpool_control.start_times import StartTimes
 from rewardpool_control.throughput import Throughputs
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import containers, pods, render, sandboxes
+from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls, ca_bundle, trust
 from rewardpool_operator.kubernetes.polls.downloads import Downloads
 from rewardpool_operator.kubernetes.polls.probes import Probes
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_only
+from rewardpool_operator.kubernetes.workload import containers, pods, sandboxes
 from rewardpool_operator.left_out import readable
 from rewardpool_operator.probe import read_in_flight
 from rewardpool_operator.routers.admin import RouterAdmin

@@ -1,6 +1,6 @@
 """Reconciler of one pool: its memory from pass to pass, and one pass: observe, decide, apply.
 
-Level-triggered: a pass reads everything, whatever woke it. Passes of one pool never overlap (`workqueue.py`).
+Level-triggered: a pass reads everything, whatever woke it. Passes of one pool never overlap (`queue/workqueue.py`).
 Objects come from the store, which watches fill; Secrets are read by name; routers are asked.
 
 The routers' lists need pods and the keys that are known, and nothing else. Everything else is a step that fails alone
@@ -25,31 +25,31 @@ from rewardpool_control.plan import Plan
 from rewardpool_control.snapshot import Failure, Snapshot
 from rewardpool_kube import resources
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.agent_sandbox import is_needed
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls
 from rewardpool_operator.kubernetes.demands import Demands
 from rewardpool_operator.kubernetes.desired import Rendered, left_running, rendered, routers_are_new
+from rewardpool_operator.kubernetes.events.recorder import log_scaling
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.observe import Observer, snapshot_without_routers
 from rewardpool_operator.kubernetes.polls.downloads import pins_of
 from rewardpool_operator.kubernetes.polls.parity_check import ParityCheck
 from rewardpool_operator.kubernetes.polls.pod_warnings import PodWarnings
 from rewardpool_operator.kubernetes.polls.reading import Polling
-from rewardpool_operator.kubernetes.reconcilers.credentials import CredentialsReconciler
-from rewardpool_operator.kubernetes.reconcilers.owned_objects import OwnedObjectsReconciler
-from rewardpool_operator.kubernetes.reconcilers.status import StatusReconciler
-from rewardpool_operator.kubernetes.reconcilers.worker_lists import WorkerListReconciler
-from rewardpool_operator.kubernetes.recorder import log_scaling
-from rewardpool_operator.kubernetes.requeue import (
+from rewardpool_operator.kubernetes.queue.requeue import (
     BUSY_SECONDS,
     FIXED,
     PassOutcome,
     rest_of,
     seconds_until_next,
 )
+from rewardpool_operator.kubernetes.reconcilers.credentials import CredentialsReconciler
+from rewardpool_operator.kubernetes.reconcilers.owned_objects import OwnedObjectsReconciler
+from rewardpool_operator.kubernetes.reconcilers.status import StatusReconciler
+from rewardpool_operator.kubernetes.reconcilers.worker_lists import WorkerListReconciler
+from rewardpool_operator.kubernetes.settings.agent_sandbox import is_needed
 from rewardpool_operator.kubernetes.shared import SharedParts
 from rewardpool_operator.kubernetes.steps import Failing, ReconcileStep, Steps
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, StoredPool, check_uid

@@ -19,10 +19,10 @@ from rewardpool_api import RewardPool, names
 from rewardpool_api.worker import WorkerSpec
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.containers import CONTAINER_WORKER
-from rewardpool_operator.kubernetes.diff import short_hash
+from rewardpool_operator.kubernetes.manifests.diff import short_hash
 from rewardpool_operator.kubernetes.render import Revision
 from rewardpool_operator.kubernetes.render.worker import spec_parts
+from rewardpool_operator.kubernetes.workload.containers import CONTAINER_WORKER
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import aiohttp
 
 from rewardpool_kube.client import Kube
-from rewardpool_operator.kubernetes.agent_sandbox import NO_AGENT_SANDBOX, AgentSandbox
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
-from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
-from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
+from rewardpool_operator.kubernetes.settings.agent_sandbox import NO_AGENT_SANDBOX, AgentSandbox
+from rewardpool_operator.kubernetes.settings.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.settings.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 
 

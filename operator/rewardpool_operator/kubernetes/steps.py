@@ -19,7 +19,7 @@ from typing import Final
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.times import rfc3339
 from rewardpool_control.snapshot import Failure
-from rewardpool_operator.kubernetes.backoff import pause_seconds
+from rewardpool_operator.kubernetes.queue.backoff import pause_seconds
 from rewardpool_operator.metrics import METRICS
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from rewardpool_kube import resources
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.namespace_budgets import NamespaceBudgets
+from rewardpool_operator.kubernetes.settings.namespace_budgets import NamespaceBudgets
 
 MINE, OTHER = ("rl", "mine"), ("rl", "other")
 OF_TEAMS = BudgetSpec(name="all", max_replicas=9)

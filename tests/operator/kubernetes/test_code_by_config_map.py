@@ -11,7 +11,7 @@ import yaml
 from cluster import binaries
 from rewardpool_api import load_manifest
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.diff import short_hash
+from rewardpool_operator.kubernetes.manifests.diff import short_hash
 
 pytestmark = pytest.mark.real
 

@@ -6,7 +6,7 @@ import yaml
 
 from rewardpool_api import load_manifest
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.diff import short_hash
+from rewardpool_operator.kubernetes.manifests.diff import short_hash
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "function" / "git.yaml"
 

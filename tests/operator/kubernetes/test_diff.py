@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rewardpool_operator.kubernetes.diff import ANNOTATION_MANIFEST, stamped
 from rewardpool_operator.kubernetes.ensure import needs_apply, version_of
+from rewardpool_operator.kubernetes.manifests.diff import ANNOTATION_MANIFEST, stamped
 
 MANIFEST = stamped(
     {

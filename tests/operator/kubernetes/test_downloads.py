@@ -13,10 +13,10 @@ from rewardpool_api import RewardPoolStatus, names
 from rewardpool_api.status import ModelStatus
 from rewardpool_control.snapshot import Download, Worker
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.polls.downloads import Downloads, download_of, pins_of, with_download
 from rewardpool_operator.kubernetes.polls.reading import Polling
+from rewardpool_operator.kubernetes.workload import pods
 
 BEGUN = "2026-01-01T12:00:05Z"
 TOLD = {"phase": "Downloading", "commit": "abc", "downloadedBytes": 5, "totalBytes": 9, "note": None}

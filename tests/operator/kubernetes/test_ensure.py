@@ -8,8 +8,8 @@ from rewardpool_kube.errors import KubeError
 from rewardpool_kube.resources import Object, Resource
 from rewardpool_operator.kubernetes import ensure
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.diff import stamped
 from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError
+from rewardpool_operator.kubernetes.manifests.diff import stamped
 from rewardpool_operator.metrics import Metrics
 
 # Of a ConfigMap that no pool owns the store keeps no data.

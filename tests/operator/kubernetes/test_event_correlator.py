@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_control.plan import Event
-from rewardpool_operator.kubernetes.event_correlator import (
+from rewardpool_operator.kubernetes.events.event_correlator import (
     COUNT_SECONDS,
     REFILL_SECONDS,
     REPAIRS_SECONDS,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool_operator.kubernetes.merge import merged
+from rewardpool_operator.kubernetes.manifests.merge import merged
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from support.decide_builders import a_pool, a_router, a_snapshot, a_worker
 
 from rewardpool_api import names
 from rewardpool_control.decide import decide
-from rewardpool_operator.kubernetes.namespace_budgets import NamespaceBudgets
+from rewardpool_operator.kubernetes.settings.namespace_budgets import NamespaceBudgets
 
 EXTERNAL = {"type": "External"}
 QUEUE = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 10}}

@@ -9,7 +9,7 @@ from support.kube_builders import a_pool
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.desired import rendered
-from rewardpool_operator.kubernetes.nulls import LAST_APPLIED, ignored_nulls
+from rewardpool_operator.kubernetes.manifests.nulls import LAST_APPLIED, ignored_nulls
 
 PROBE = {"spec": {"containers": [{"name": "worker", "livenessProbe": None}]}}
 WITHOUT = {"spec": {"containers": [{"name": "worker"}]}}

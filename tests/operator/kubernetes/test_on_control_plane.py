@@ -23,8 +23,8 @@ from support.processes import http
 from support.reward_functions import expected_score
 
 from rewardpool_api import names
+from rewardpool_operator.kubernetes.queue.requeue import FIGURES, SECRETS
 from rewardpool_operator.kubernetes.render.common import files_name
-from rewardpool_operator.kubernetes.requeue import FIGURES, SECRETS
 from rewardpool_worker.mounted import router_files
 
 pytestmark = pytest.mark.real

@@ -11,7 +11,7 @@ from support.pool_surroundings import Surroundings
 from rewardpool_api import names
 from rewardpool_kube import resources
 from rewardpool_operator.kubernetes.credentials import secret_reader
-from rewardpool_operator.kubernetes.requeue import Pace
+from rewardpool_operator.kubernetes.queue.requeue import Pace
 
 SPECS: tuple[dict[str, Any], ...] = (
     {"engine": {"args": ["--seed=1"]}},

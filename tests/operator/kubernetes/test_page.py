@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession, ClientTimeout, web
 from aiohttp.test_utils import TestServer
 from support.kube_builders import a_pod
 from support.ports import free_port
@@ -246,8 +246,9 @@ def test_a_worker_that_leaves_is_draining() -> None:
 
 
 @pytest.fixture
-async def router() -> Any:
-    """Metrics of a router; the path /silent says nothing of the kind."""
+async def router(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Metrics of a router; the path /silent says nothing of the kind. A busy machine has time to ask it."""
+    monkeypatch.setattr("rewardpool_operator.kubernetes.page.routers.TIMEOUT", ClientTimeout(total=60.0))
     app = web.Application()
 
     async def metrics(_: web.Request) -> web.Response:

@@ -9,7 +9,7 @@ from support.kube_builders import FUNCTION, a_pool
 from cluster.control_plane import ControlPlane
 from cluster.processes import ClusterError
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.settings.operator_identity import OperatorIdentity
 
 pytestmark = pytest.mark.real
 

@@ -12,8 +12,8 @@ from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import pods
-from rewardpool_operator.kubernetes.containers import (
+from rewardpool_operator.kubernetes.workload import pods
+from rewardpool_operator.kubernetes.workload.containers import (
     CONTAINER_DOWNLOAD,
     CONTAINER_ROUTER,
     CONTAINER_WORKER,

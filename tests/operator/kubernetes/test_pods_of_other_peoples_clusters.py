@@ -11,7 +11,7 @@ from cluster.control_plane import ControlPlane
 from cluster.processes import ClusterError
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.nulls import ignored_nulls
+from rewardpool_operator.kubernetes.manifests.nulls import ignored_nulls
 
 pytestmark = pytest.mark.real
 

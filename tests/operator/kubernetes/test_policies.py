@@ -7,8 +7,8 @@ from pydantic import ValidationError
 from support.kube_builders import a_pool
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.render import policies
+from rewardpool_operator.kubernetes.settings.operator_identity import OperatorIdentity
 
 IDENTITY = OperatorIdentity(namespace="system", labels={"app": "operator"})
 OPERATOR = {

@@ -8,7 +8,7 @@ from support.decide_builders import a_pool
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
+from rewardpool_operator.kubernetes.settings.pool_defaults import PoolDefaults
 
 DEFAULTS: dict[str, Any] = {
     "imageRegistry": "registry.example/mirror",

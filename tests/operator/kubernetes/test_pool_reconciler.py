@@ -13,8 +13,8 @@ from rewardpool_operator.kubernetes import steps
 from rewardpool_operator.kubernetes.cache.owned import OWNED
 from rewardpool_operator.kubernetes.credentials import secret_reader
 from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.queue.requeue import Pace
 from rewardpool_operator.kubernetes.render.common import files_name
-from rewardpool_operator.kubernetes.requeue import Pace
 from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_worker.mounted import router_files
 

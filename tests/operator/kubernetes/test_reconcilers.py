@@ -17,21 +17,22 @@ from rewardpool_control.snapshot import RegisteredWorker, WorkerSet
 from rewardpool_kube import resources
 from rewardpool_kube.errors import KubeError
 from rewardpool_kube.resources import Object, Resource
-from rewardpool_operator.kubernetes import diff, render
+from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.cache.owned import RESOURCES
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.secret_deletion import with_secret_owners
 from rewardpool_operator.kubernetes.desired import Rendered, rendered
-from rewardpool_operator.kubernetes.event_correlator import COUNT_SECONDS
+from rewardpool_operator.kubernetes.events.event_correlator import COUNT_SECONDS
+from rewardpool_operator.kubernetes.events.recorder import event_object
+from rewardpool_operator.kubernetes.manifests import diff
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
-from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
+from rewardpool_operator.kubernetes.queue.requeue import START
 from rewardpool_operator.kubernetes.reconcilers.owned_objects import OwnedObjectsReconciler
 from rewardpool_operator.kubernetes.reconcilers.status import StatusReconciler
 from rewardpool_operator.kubernetes.reconcilers.worker_lists import WorkerListReconciler
-from rewardpool_operator.kubernetes.recorder import event_object
-from rewardpool_operator.kubernetes.requeue import START
 from rewardpool_operator.kubernetes.steps import Steps
+from rewardpool_operator.kubernetes.workload.pods import ANNOTATION_DELETION_COST
 from rewardpool_operator.routers.admin import RouterUnreachableError
 
 POOL = a_pool()

@@ -6,7 +6,7 @@ import pytest
 
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.status import Limit, ScalingStatus
-from rewardpool_operator.kubernetes.recorder import log_scaling
+from rewardpool_operator.kubernetes.events.recorder import log_scaling
 
 
 def status(desired: int, *, recommended: int | None = None, limit: Limit | None = None) -> RewardPoolStatus:

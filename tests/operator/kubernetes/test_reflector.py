@@ -10,10 +10,10 @@ from rewardpool_kube import resources
 from rewardpool_kube.answers import WatchEvent
 from rewardpool_kube.errors import KubeError, KubeUnreachableError, WatchSilentError
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.backoff import pause_seconds
 from rewardpool_operator.kubernetes.cache import reflector
 from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError, Reflector
 from rewardpool_operator.kubernetes.cache.store import Key, Store
+from rewardpool_operator.kubernetes.queue.backoff import pause_seconds
 
 KEY = (NAMESPACE, "rm")
 

@@ -13,10 +13,10 @@ from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.credentials.keys import KEY_COPY, Keys
 from rewardpool_operator.kubernetes.desired import rendered
-from rewardpool_operator.kubernetes.diff import short_hash
-from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.manifests.diff import short_hash
 from rewardpool_operator.kubernetes.render.download import HUB_DIR
 from rewardpool_operator.kubernetes.render.worker import CLAIM_DIR, spec_parts
+from rewardpool_operator.kubernetes.settings.operator_identity import OperatorIdentity
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")
 IMAGE = "own:1"

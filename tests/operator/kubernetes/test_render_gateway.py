@@ -9,7 +9,7 @@ from rewardpool_api import names
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.desired import rendered
-from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
+from rewardpool_operator.kubernetes.settings.pool_defaults import PoolDefaults
 
 TEACHER = {"source": "hf://org/model", "type": "Teacher"}
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key", gateway="gateway-key")

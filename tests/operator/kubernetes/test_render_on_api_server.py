@@ -9,7 +9,7 @@ from support.kube_builders import a_pool
 
 from cluster.control_plane import ControlPlane
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.diff import differs
+from rewardpool_operator.kubernetes.manifests.diff import differs
 
 pytestmark = pytest.mark.real
 

@@ -7,10 +7,11 @@ from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
-from rewardpool_operator.kubernetes import pods, render
+from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls
 from rewardpool_operator.kubernetes.desired import rendered
+from rewardpool_operator.kubernetes.workload import pods
 from rewardpool_operator.routers.programs import PROGRAMS
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")

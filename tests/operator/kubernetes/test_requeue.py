@@ -11,7 +11,7 @@ from rewardpool_api import RewardPoolStatus
 from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.status import ScalingStatus
 from rewardpool_control.plan import Plan
-from rewardpool_operator.kubernetes.requeue import (
+from rewardpool_operator.kubernetes.queue.requeue import (
     AT_ZERO,
     BUSY_SECONDS,
     FIGURES,

@@ -17,8 +17,8 @@ from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.desired import left_running
 from rewardpool_operator.kubernetes.desired import rendered as wanted_of
-from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_operator.kubernetes.render import Revision
+from rewardpool_operator.kubernetes.settings.pool_defaults import PoolDefaults
 
 
 def rendered(pool: RewardPool, image: str = "own:1") -> Revision:

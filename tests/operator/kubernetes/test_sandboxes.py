@@ -8,14 +8,15 @@ from support.kube_builders import FUNCTION, a_pod, a_pool
 
 from rewardpool_api import RewardPool
 from rewardpool_kube.resources import SANDBOX_CLAIMS
-from rewardpool_operator.kubernetes import render, sandboxes
-from rewardpool_operator.kubernetes.agent_sandbox import NO_AGENT_SANDBOX, is_needed
+from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import trimmed
-from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
 from rewardpool_operator.kubernetes.render.worker import Revision
-from rewardpool_operator.kubernetes.sandboxes import AGAIN, ClaimChanges
-from rewardpool_operator.kubernetes.scale_down_order import COST_STOPPED
+from rewardpool_operator.kubernetes.settings.agent_sandbox import NO_AGENT_SANDBOX, is_needed
+from rewardpool_operator.kubernetes.workload import sandboxes
+from rewardpool_operator.kubernetes.workload.pods import ANNOTATION_DELETION_COST
+from rewardpool_operator.kubernetes.workload.sandboxes import AGAIN, ClaimChanges
+from rewardpool_operator.kubernetes.workload.scale_down_order import COST_STOPPED
 
 MADE = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from support.kube_builders import a_pod
 
-from rewardpool_operator.kubernetes.scale_down_order import passed_over
+from rewardpool_operator.kubernetes.workload.scale_down_order import passed_over
 
 
 def not_ready(name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.credentials.secret_reader import SecretReader
 from rewardpool_operator.kubernetes.polls import reading
 from rewardpool_operator.kubernetes.polls.reading import Polling
-from rewardpool_operator.kubernetes.requeue import SECRETS
+from rewardpool_operator.kubernetes.queue.requeue import SECRETS
 
 
 class FakeKube:

@@ -7,8 +7,8 @@ from support.pool_surroundings import KEY, Surroundings
 
 from rewardpool_kube import resources
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_operator.kubernetes.render import worker
+from rewardpool_operator.kubernetes.settings.pool_defaults import PoolDefaults
 from rewardpool_worker import mounted
 from rewardpool_worker.engines import engine_for
 

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_operator.kubernetes.workqueue import Workers, WorkQueue
+from rewardpool_operator.kubernetes.queue.workqueue import Workers, WorkQueue
 
 
 def taken(queue: WorkQueue[str], now: float) -> str | None:

@@ -12,10 +12,15 @@ from rewardpool_api.demand import MAX_BYTES, MAX_JOB_NAME
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_kube import resources
 from rewardpool_kube.resources import Object, Resource
-from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_HTTP, PORT_METRICS
-from rewardpool_operator.kubernetes.diff import content_hash
-from rewardpool_operator.kubernetes.managed_fields import is_created_by_us
-from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, MAKERS
+from rewardpool_operator.kubernetes.manifests.diff import content_hash
+from rewardpool_operator.kubernetes.manifests.managed_fields import is_created_by_us
+from rewardpool_operator.kubernetes.workload.containers import (
+    CONTAINER_ROUTER,
+    CONTAINER_WORKER,
+    PORT_HTTP,
+    PORT_METRICS,
+)
+from rewardpool_operator.kubernetes.workload.pods import ANNOTATION_DELETION_COST, MAKERS
 
 WATCHED: Final[Mapping[str, Resource]] = {
     "Deployment": resources.DEPLOYMENTS,
@@ -48,8 +53,8 @@ MOST_FILES: Final = 16  # ours mount one or two
 LONGEST_NOTE: Final = 256  # characters
 
 NOT_APPLIED: Final = "notApplied"
-"""Mark in memory on a Deployment that was made and never applied since, see `managed_fields.py`. Of other kinds our
-manifests have the same fields all the time."""
+"""Mark in memory on a Deployment that was made and never applied since, see `manifests/managed_fields.py`. Of other
+kinds our manifests have the same fields all the time."""
 
 
 def selector_of(resource: Resource) -> str:

@@ -25,9 +25,9 @@ from rewardpool_api import names
 from rewardpool_kube.client import Kube
 from rewardpool_kube.errors import KubeError, KubeUnreachableError, WatchSilentError
 from rewardpool_kube.resources import PODS, POOLS, Object, Resource
-from rewardpool_operator.kubernetes.backoff import pause_seconds
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.pods import is_on_its_way
+from rewardpool_operator.kubernetes.queue.backoff import pause_seconds
+from rewardpool_operator.kubernetes.workload.pods import is_on_its_way
 from rewardpool_operator.left_out import leave_out
 from rewardpool_operator.metrics import METRICS
 from rewardpool_runtime.untrusted import NONSENSE, printable

@@ -13,7 +13,6 @@ from typing import Final
 from rewardpool_api import names
 from rewardpool_kube import resources
 from rewardpool_kube.resources import Object, Resource
-from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.alike import kept_once
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import (
@@ -24,6 +23,7 @@ from rewardpool_operator.kubernetes.cache.owned import (
     is_ours,
     trimmed,
 )
+from rewardpool_operator.kubernetes.workload import pods
 
 Key = tuple[str, str]
 

@@ -14,12 +14,12 @@ from rewardpool_api import RewardPool, names
 from rewardpool_api.status import MAX_REQUEST
 from rewardpool_control.snapshot import Snapshot, Worker
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials import rotation
 from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, gateway_key, new_key
 from rewardpool_operator.kubernetes.credentials.rotation import RotationProgress, RotationStep
 from rewardpool_operator.kubernetes.polls.reading import Polling
+from rewardpool_operator.kubernetes.workload import pods
 from rewardpool_operator.probe import takes_key
 
 log = logging.getLogger(__name__)

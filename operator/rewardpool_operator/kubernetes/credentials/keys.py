@@ -23,7 +23,7 @@ from typing import Final
 from rewardpool_api import names
 from rewardpool_api.times import from_rfc3339
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.diff import short_hash
+from rewardpool_operator.kubernetes.manifests.diff import short_hash
 
 KEY_BYTES: Final = 32
 USABLE: Final = re.compile(r"[\x21-\x7e]{16,512}")  # as a header takes it

@@ -17,7 +17,7 @@ from rewardpool_kube.client import Kube
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_only
-from rewardpool_operator.kubernetes.requeue import SECRETS as PACE
+from rewardpool_operator.kubernetes.queue.requeue import SECRETS as PACE
 
 
 def secret_names(pool: str, *, gateway: bool) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ from typing import Final
 from rewardpool_api import RewardPool, names
 from rewardpool_kube.client import Kube
 from rewardpool_kube.resources import SECRETS, Object
-from rewardpool_operator.kubernetes.diff import short_hash
+from rewardpool_operator.kubernetes.manifests.diff import short_hash
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading
-from rewardpool_operator.kubernetes.requeue import SECRETS as PACE
+from rewardpool_operator.kubernetes.queue.requeue import SECRETS as PACE
 from rewardpool_operator.routers.admin import Trust
 from rewardpool_runtime.trust import verifying_context
 

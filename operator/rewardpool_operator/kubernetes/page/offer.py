@@ -13,11 +13,11 @@ import orjson
 
 from rewardpool_api import names
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects, are_the_same
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_METRICS
 from rewardpool_operator.kubernetes.page.workers import shown_worker
+from rewardpool_operator.kubernetes.workload import pods
+from rewardpool_operator.kubernetes.workload.containers import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_METRICS
 from rewardpool_operator.left_out import leave_out, readable
 from rewardpool_runtime.untrusted import NONSENSE
 

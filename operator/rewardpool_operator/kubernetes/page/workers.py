@@ -4,7 +4,7 @@ from typing import Final
 
 from rewardpool_control.snapshot import Worker
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import pods
+from rewardpool_operator.kubernetes.workload import pods
 from rewardpool_page import source as page
 
 READY: Final = "Ready"

@@ -20,10 +20,10 @@ from rewardpool_api import RewardPool, names
 from rewardpool_api.times import time_of
 from rewardpool_control.snapshot import Download, DownloadPhase, Worker
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.containers import CONTAINER_DOWNLOAD, is_download
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading, keep_only
+from rewardpool_operator.kubernetes.workload import pods
+from rewardpool_operator.kubernetes.workload.containers import CONTAINER_DOWNLOAD, is_download
 from rewardpool_runtime.untrusted import NONSENSE, count_of, printable
 
 ASK_SECONDS: Final = 2.0

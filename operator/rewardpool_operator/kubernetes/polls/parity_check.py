@@ -26,8 +26,8 @@ from rewardpool_control.plan import Measure
 from rewardpool_kube import resources
 from rewardpool_kube.client import Kube
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.backoff import pause_seconds
 from rewardpool_operator.kubernetes.polls.reading import NO_ANSWER, Polling, Reading
+from rewardpool_operator.kubernetes.queue.backoff import pause_seconds
 from rewardpool_operator.probe import NoScoreError, score_text
 
 log = logging.getLogger(__name__)

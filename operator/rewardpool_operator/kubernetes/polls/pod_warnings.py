@@ -14,9 +14,9 @@ from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_api.times import from_rfc3339
 from rewardpool_kube.client import Kube
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.polls.reading import Polling, Reading
+from rewardpool_operator.kubernetes.workload import pods
 from rewardpool_runtime.untrusted import printable
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from rewardpool_operator.kubernetes.credentials.secret_deletion import shows_a_d
 from rewardpool_operator.kubernetes.credentials.secret_reader import SecretReader
 from rewardpool_operator.kubernetes.credentials.tls import CertificateReader, Tls
 from rewardpool_operator.kubernetes.polls.reading import Polling
-from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
+from rewardpool_operator.kubernetes.queue.requeue import BUSY_SECONDS
 from rewardpool_operator.kubernetes.steps import ReconcileStep, Steps
 
 

@@ -21,19 +21,20 @@ from rewardpool_kube import resources
 from rewardpool_kube.client import Kube
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_kube.resources import Object, Resource
-from rewardpool_operator.kubernetes import render, sandboxes, scale_down_order
+from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import is_ours
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.credentials.secret_deletion import with_secret_owners
 from rewardpool_operator.kubernetes.credentials.secret_reader import secret_names
 from rewardpool_operator.kubernetes.desired import Rendered, Settled
-from rewardpool_operator.kubernetes.diff import stamped
 from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError
+from rewardpool_operator.kubernetes.manifests.diff import stamped
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
-from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
 from rewardpool_operator.kubernetes.reconcilers import sandbox_claims
 from rewardpool_operator.kubernetes.steps import ReconcileStep, Steps
+from rewardpool_operator.kubernetes.workload import sandboxes, scale_down_order
+from rewardpool_operator.kubernetes.workload.pods import ANNOTATION_DELETION_COST, is_deleting
 
 log = logging.getLogger(__name__)
 

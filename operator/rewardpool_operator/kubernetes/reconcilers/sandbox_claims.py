@@ -1,4 +1,4 @@
-"""SandboxClaims of a worker Deployment: as many as it declares, see `kubernetes/sandboxes.py`."""
+"""SandboxClaims of a worker Deployment: as many as it declares, see `workload/sandboxes.py`."""
 
 import asyncio
 from collections.abc import Collection
@@ -8,11 +8,11 @@ from typing import Final
 from rewardpool_kube.client import Kube
 from rewardpool_kube.errors import KubeError
 from rewardpool_kube.resources import SANDBOX_CLAIMS, SANDBOX_TEMPLATES, SANDBOX_WARM_POOLS, Object, Resource
-from rewardpool_operator.kubernetes import sandboxes
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import is_ours
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.ensure import NotOursError
+from rewardpool_operator.kubernetes.workload import sandboxes
 
 AT_ONCE: Final = 50
 

@@ -21,9 +21,9 @@ from rewardpool_kube.client import Kube
 from rewardpool_kube.errors import KubeError, KubeUnreachableError
 from rewardpool_kube.resources import Object
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, Repeat
-from rewardpool_operator.kubernetes.recorder import event_object
-from rewardpool_operator.kubernetes.requeue import FIGURES, START, STEP
+from rewardpool_operator.kubernetes.events.event_correlator import EventCorrelator, Repeat
+from rewardpool_operator.kubernetes.events.recorder import event_object
+from rewardpool_operator.kubernetes.queue.requeue import FIGURES, START, STEP
 from rewardpool_operator.kubernetes.steps import ReconcileStep, Steps
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
 

@@ -11,7 +11,7 @@ from time import monotonic
 from rewardpool_control.plan import Event, Join, Leave, Plan
 from rewardpool_control.snapshot import Router
 from rewardpool_operator.kubernetes.cache.store import Key
-from rewardpool_operator.kubernetes.event_correlator import RepairTally
+from rewardpool_operator.kubernetes.events.event_correlator import RepairTally
 from rewardpool_operator.kubernetes.worker_list_drift import WorkerListDrift
 from rewardpool_operator.metrics import METRICS, Change
 from rewardpool_operator.routers.admin import RouterAdmin, RouterError

@@ -9,7 +9,7 @@ router.py   Service POOL-router         the URL of the pool
             Deployment POOL-router      the routers
 gateway.py  Service POOL-gateway        the URL of the gateway, where the pool has one
             Deployment POOL-gateway     the gateways
-worker.py   Deployment POOL-worker-REV  the workers of one revision (as sandboxes: `kubernetes/sandboxes.py`)
+worker.py   Deployment POOL-worker-REV  the workers of one revision (as sandboxes: `workload/sandboxes.py`)
 policies.py NetworkPolicies of all of them, and PodDisruptionBudgets of workers, routers and gateways
 download.py what puts a downloaded model into the workers' pods
 common.py   what they have in common: labels, owner, the shape of every pod

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.containers import PORT_HTTP
-from rewardpool_operator.kubernetes.diff import content_hash
+from rewardpool_operator.kubernetes.manifests.diff import content_hash
+from rewardpool_operator.kubernetes.workload.containers import PORT_HTTP
 
 # Between the order to stop and SIGTERM: a worker that somebody else deletes leaves the routers in this time; a router,
 # which closes its port at SIGTERM, leaves the Service's endpoints.

@@ -13,19 +13,19 @@ from typing import Any, Final
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.containers import (
-    ADAPTER_DOWNLOAD,
-    CONTAINER_DOWNLOAD,
-    CONTAINER_WORKER,
-    is_download,
-)
-from rewardpool_operator.kubernetes.merge import removes
-from rewardpool_operator.kubernetes.pool_defaults import resources_over
+from rewardpool_operator.kubernetes.manifests.merge import removes
 from rewardpool_operator.kubernetes.render.common import (
     CONTAINER_SECURITY,
     environment,
     every_address,
     with_revision,
+)
+from rewardpool_operator.kubernetes.settings.pool_defaults import resources_over
+from rewardpool_operator.kubernetes.workload.containers import (
+    ADAPTER_DOWNLOAD,
+    CONTAINER_DOWNLOAD,
+    CONTAINER_WORKER,
+    is_download,
 )
 from rewardpool_worker.engines import Engine
 from rewardpool_worker.engines.launch import LINK

@@ -9,10 +9,8 @@ from typing import Final
 from rewardpool_api import RewardPool, names
 from rewardpool_api.pool import GatewaySpec
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.containers import CONTAINER_GATEWAY, PORT_HTTP
-from rewardpool_operator.kubernetes.diff import short_hash
-from rewardpool_operator.kubernetes.merge import merged
-from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults, resources_of, resources_over
+from rewardpool_operator.kubernetes.manifests.diff import short_hash
+from rewardpool_operator.kubernetes.manifests.merge import merged
 from rewardpool_operator.kubernetes.render.common import (
     GRACE_MARGIN_SECONDS,
     OWN_IMAGE,
@@ -28,6 +26,13 @@ from rewardpool_operator.kubernetes.render.common import (
     service,
 )
 from rewardpool_operator.kubernetes.render.shared import pool_url
+from rewardpool_operator.kubernetes.settings.pool_defaults import (
+    NO_DEFAULTS,
+    PoolDefaults,
+    resources_of,
+    resources_over,
+)
+from rewardpool_operator.kubernetes.workload.containers import CONTAINER_GATEWAY, PORT_HTTP
 
 RESOURCES: Final[Object] = {
     "requests": {"cpu": "100m", "memory": "256Mi"},

@@ -16,8 +16,8 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.render.common import labels, metadata
+from rewardpool_operator.kubernetes.settings.operator_identity import OperatorIdentity
 
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 

@@ -11,10 +11,8 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, PORT_HTTP, PORT_METRICS
-from rewardpool_operator.kubernetes.diff import short_hash
-from rewardpool_operator.kubernetes.merge import merged
-from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults, resources_of, resources_over
+from rewardpool_operator.kubernetes.manifests.diff import short_hash
+from rewardpool_operator.kubernetes.manifests.merge import merged
 from rewardpool_operator.kubernetes.render.common import (
     GRACE_MARGIN_SECONDS,
     KEY_MODE,
@@ -30,6 +28,13 @@ from rewardpool_operator.kubernetes.render.common import (
     recommended_labels,
     service,
 )
+from rewardpool_operator.kubernetes.settings.pool_defaults import (
+    NO_DEFAULTS,
+    PoolDefaults,
+    resources_of,
+    resources_over,
+)
+from rewardpool_operator.kubernetes.workload.containers import CONTAINER_ROUTER, PORT_HTTP, PORT_METRICS
 from rewardpool_operator.routers.flags import TlsFiles, router_flags
 from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_worker.mounted import ROUTER_LAUNCHER, router_files

@@ -15,17 +15,8 @@ from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.inference import inferred, without_inferred
 from rewardpool_api.worker import WorkerSpec
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes import sandboxes
-from rewardpool_operator.kubernetes.containers import CONTAINER_WORKER, PORT_HTTP
-from rewardpool_operator.kubernetes.diff import short_hash
-from rewardpool_operator.kubernetes.merge import merged
-from rewardpool_operator.kubernetes.pool_defaults import (
-    NO_DEFAULTS,
-    PodDefaults,
-    PoolDefaults,
-    resources_of,
-    resources_over,
-)
+from rewardpool_operator.kubernetes.manifests.diff import short_hash
+from rewardpool_operator.kubernetes.manifests.merge import merged
 from rewardpool_operator.kubernetes.render.common import (
     OWN_IMAGE,
     PRE_STOP_SECONDS,
@@ -51,6 +42,15 @@ from rewardpool_operator.kubernetes.render.download import (
     with_download,
     with_resources,
 )
+from rewardpool_operator.kubernetes.settings.pool_defaults import (
+    NO_DEFAULTS,
+    PodDefaults,
+    PoolDefaults,
+    resources_of,
+    resources_over,
+)
+from rewardpool_operator.kubernetes.workload import sandboxes
+from rewardpool_operator.kubernetes.workload.containers import CONTAINER_WORKER, PORT_HTTP
 from rewardpool_worker.engines import LaunchTarget, engine_for
 from rewardpool_worker.mounted import worker_files
 

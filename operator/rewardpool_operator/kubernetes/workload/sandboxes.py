@@ -18,8 +18,8 @@ from rewardpool_api import names
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_api.times import from_rfc3339
 from rewardpool_kube.resources import SANDBOX_CLAIMS, Object
-from rewardpool_operator.kubernetes import pods
-from rewardpool_operator.kubernetes.scale_down_order import COST_STOPPED
+from rewardpool_operator.kubernetes.workload import pods
+from rewardpool_operator.kubernetes.workload.scale_down_order import COST_STOPPED
 from rewardpool_runtime.untrusted import printable
 
 API_VERSION: Final = f"{SANDBOX_CLAIMS.group}/{SANDBOX_CLAIMS.version}"

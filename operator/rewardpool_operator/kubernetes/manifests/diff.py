@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rewardpool_api import names
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.merge import MERGE_KEYS
+from rewardpool_operator.kubernetes.manifests.merge import MERGE_KEYS
 
 ANNOTATION_MANIFEST: Final = f"{names.GROUP}/manifest"
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rewardpool_api import RewardPool
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.merge import REMOVED
+from rewardpool_operator.kubernetes.manifests.merge import REMOVED
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MOST: Final = 16

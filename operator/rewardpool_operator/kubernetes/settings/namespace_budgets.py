@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from rewardpool_api import RewardPool, names
 from rewardpool_api.autoscaling import AutoscalingSpec, BudgetSpec, PolicySpec, Replicas
 from rewardpool_api.rules import ApiModel
-from rewardpool_operator.kubernetes.pool_defaults import Name
+from rewardpool_operator.kubernetes.settings.pool_defaults import Name
 
 
 class NamespaceBudget(ApiModel):

@@ -5,9 +5,9 @@ from typing import Final
 
 from rewardpool_api import RewardPool
 from rewardpool_kube.resources import SANDBOX_CLAIMS
-from rewardpool_operator.kubernetes import sandboxes
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.reflector import Reflector
+from rewardpool_operator.kubernetes.workload import sandboxes
 
 KIND: Final = f"{SANDBOX_CLAIMS.plural}.{SANDBOX_CLAIMS.group}/{SANDBOX_CLAIMS.version}"
 

@@ -18,7 +18,7 @@ from rewardpool_api.times import from_rfc3339, time_of
 from rewardpool_control.decide.room import GATED
 from rewardpool_control.snapshot import Failure, Router, Worker
 from rewardpool_kube.resources import Object
-from rewardpool_operator.kubernetes.containers import (
+from rewardpool_operator.kubernetes.workload.containers import (
     CONTAINER_GATEWAY,
     CONTAINER_ROUTER,
     CONTAINER_WORKER,

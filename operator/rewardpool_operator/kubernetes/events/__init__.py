@@ -1,0 +1,1 @@
+"""A pool's events and log lines."""

@@ -1,0 +1,1 @@
+"""Order and pauses of the passes over pools."""

@@ -1,0 +1,1 @@
+"""Settings of whoever installs the operator, from its environment."""
