@@ -14,7 +14,7 @@ from rewardpool_cli.screens import wanted_replicas
 
 LOOK_SECONDS: Final = 1.0
 UNSEEN_SECONDS: Final = 30.0
-# Beyond the pool's own deadline, which the operator judges; for a drain of old workers there is more.
+# Waited beyond the pool's own deadline, by which the operator judges; a drain of old workers is added.
 GRACE_SECONDS: Final = 60.0
 
 _STOPPED: Final = frozenset(

@@ -43,7 +43,7 @@ from rewardpool_worker.mounted import write_mounted_files
 log = logging.getLogger(__name__)
 
 PASS_SECONDS = 0.5  # a process that ends starts a pass at once
-# For trainers that wait for sleeping engines to wake, and to give their GPU back, or for a pool at zero.
+# While trainers may wait for sleeping engines to wake, or to give their GPU back, or for a pool at zero.
 QUICK_PASS_SECONDS = 0.05
 AT_ZERO_PASS_SECONDS = 0.2  # only the router knows that a request waits
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

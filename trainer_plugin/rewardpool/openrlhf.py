@@ -150,5 +150,5 @@ class _OfEnvironment:
         return self._made(queries, prompts, labels)
 
 
-# For the pool that the environment names; see this module's text.
+# OpenRLHF's function for the pool that the environment names; see this module's text.
 reward_func = _OfEnvironment()

@@ -152,7 +152,7 @@ def fetch(url: str, commit: str, *, path: str, into: Path, seconds: float, mib: 
     refuse(url, commit, path)
     into.mkdir(parents=True, exist_ok=True)
     repository = into / ".git"
-    # Of an earlier attempt that was killed.
+    # An earlier attempt that was killed may have left it.
     shutil.rmtree(repository, ignore_errors=True)
     git = _Git(into, seconds=seconds)
     where = f"{commit} of {url}"

@@ -33,7 +33,7 @@ from rewardpool_api.contract import SCORE_PATH, AnsweringWorker
 
 log = logging.getLogger(__name__)
 
-# Of the samples of one request.
+# Characters of one request's samples together.
 MOST_CHARACTERS = 65_536
 
 

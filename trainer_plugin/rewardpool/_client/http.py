@@ -50,9 +50,9 @@ class HttpClient:
         self._clock = clock
         self._uniform = uniform
         self._loop = asyncio.get_running_loop()
-        # Since when each is idle; the one that was answered last comes last.
+        # Idle connections and since when each is idle; the one that was answered last comes last.
         self._idle: dict[Origin, dict[_Connection, float]] = {}
-        # Until when each is used.
+        # Open connections and until when each may be used.
         self._open: dict[_Connection, float] = {}
         self._connector = Connector(clock)
         self._turns: dict[Origin, Turns[Exchange]] = {}

@@ -78,7 +78,7 @@ class Connections:
         self._new_hedging = hedging
         self._hedging: dict[str, Hedging] = {}
         self._pace = AdaptiveLimit(config.concurrency)
-        # From entering on.
+        # The next three exist from entering on.
         self.timer: RequestTimer
         self.outage: Outage
         self.in_work: InWork

@@ -20,7 +20,7 @@ from rewardpool.errors import ConfigError, ModelChangedError, WrongTokenizerErro
 
 log = logging.getLogger(__name__)
 
-# For the pool's object to name a model that answers, and for its files to be those that the workers have.
+# Time for the pool's object to name the model that answers, and for its files to be those that the workers have.
 RELOAD_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = 1.0
 

@@ -27,7 +27,7 @@ from rewardpool.errors import SampleError
 
 log = logging.getLogger(__name__)
 
-# Between two writes: what a killed process loses of its ledger.
+# Between two writes; a killed process loses what its ledger had since the last one.
 WRITE_SECONDS: Final = 0.2
 # Most bytes of lines that wait to be written; further ones are left out.
 MOST_WAITING_BYTES: Final = 256 << 20
