@@ -91,7 +91,7 @@ class Reward(FrontDoor[BlockingReward]):
             state = f"open at {urls}" if urls else "open"
         else:
             state = "closed" if self._lazy.is_closed else "not open"
-        return f"<Reward by {', '.join(self._lazy.scorers)}: {state}>"
+        return f"<Reward by {', '.join(part.scorer for part in self._lazy.spec.parts)}: {state}>"
 
     @property
     def pools(self) -> Mapping[str, Pool]:

@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rewardpool._deadline import waited
@@ -150,19 +150,13 @@ def groups_in(
     return groups_of(prompts, known, *pictures)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Columns:
     """Columns of the data set by their use; see `reward`."""
 
-    def __init__(
-        self,
-        *,
-        ground_truth: str | None = None,
-        data_source: str | None = None,
-        extra_info: Sequence[str] | None = None,
-    ) -> None:
-        self._ground_truth = ground_truth
-        self._data_source = data_source
-        self._extra_info = None if extra_info is None else tuple(extra_info)
+    ground_truth: str | None
+    data_source: str | None
+    extra_info: Sequence[str] | None
 
     def known(self, columns: Mapping[str, Sequence[Any]], *, rows: int) -> list[dict[str, Any]]:
         """Return the columns of each row as fields of an `Episode`.
@@ -170,12 +164,12 @@ class Columns:
         Raises:
             ConfigError: Column not found.
         """
-        truths = self._column(columns, "ground_truth", self._ground_truth) or [None] * rows
-        sources = self._column(columns, "data_source", self._data_source) or [""] * rows
-        if self._extra_info is None:
+        truths = self._column(columns, "ground_truth", self.ground_truth) or [None] * rows
+        sources = self._column(columns, "data_source", self.data_source) or [""] * rows
+        if self.extra_info is None:
             extras: Sequence[Any] = columns.get("extra_info", [None] * rows)
         else:
-            named = {name: self._column(columns, "extra_info", name) or [] for name in self._extra_info}
+            named = {name: self._column(columns, "extra_info", name) or [] for name in self.extra_info}
             extras = [{name: values[row] for name, values in named.items()} for row in range(rows)]
         return [
             {"ground_truth": truth, "data_source": source, "extra_info": extra}
@@ -211,7 +205,7 @@ class TrlReward:
         completion_ids: Sequence[Sequence[int]] | None,
         further: Mapping[str, Any],
     ) -> list[Episode]:
-        if self._lazy.may_leave_unscored:  # before anything is scored
+        if self._lazy.spec.may_leave_unscored:  # before anything is scored
             check_none_is_left_out(further, only_reward=self._only_reward)
         columns = {key: value for key, value in further.items() if key not in NOT_COLUMNS}
         known = self._columns.known(columns, rows=len(prompts))
@@ -250,7 +244,7 @@ class TrlReward:
         """The totals, after telling TRL's log what they are made of."""
         unscored = sum(rating.total is None for rating in ratings)
         if unscored:
-            if not self._lazy.may_leave_unscored:  # post_process may give None under any failure policy
+            if not self._lazy.spec.may_leave_unscored:  # post_process may give None under any failure policy
                 check_none_is_left_out(further, only_reward=self._only_reward)
             problem = next((str(rating.error) for rating in ratings if rating.total is None and rating.error), "")
             faults = dict(Counter(rating.error.fault for rating in ratings if rating.total is None and rating.error))

@@ -19,7 +19,7 @@ from rewardpool._deadline import waited
 from rewardpool._demand.handle import JobDemand
 from rewardpool._rewards.announced import JobFacts
 from rewardpool._rewards.blocking import BlockingReward
-from rewardpool._rewards.config import RewardLike, RewardSpec, as_mapping, parse_reward, refuse_process, refuse_running
+from rewardpool._rewards.config import RewardLike, as_mapping, parse_reward, refuse_process, refuse_running
 from rewardpool._rewards.episode import Episode
 from rewardpool._rewards.rating import Rating
 
@@ -53,26 +53,13 @@ class LazyReward(PerProcess[BlockingReward]):
     ) -> None:
         if overrides:
             spec = {**as_mapping(spec, path=path), **overrides}
-        parsed = parse_reward(spec, path=path)
-        refuse_running(parsed)
+        self.spec = parse_reward(spec, path=path)
+        refuse_running(self.spec)
         if who is not None:
-            refuse_process(parsed, who=who)
-        self.names = tuple(part.name for part in parsed.parts)
-        # Whether the failure policy of a part leaves responses without a total.
-        self.may_leave_unscored = parsed.may_leave_unscored
-        # The scorer of each part, such as `pool rl/skywork`.
-        self.scorers = tuple(part.scorer for part in parsed.parts)
-        self._options: dict[str, Any] = {
-            "spec": spec,
-            "tokenizer": tokenizer,
-            "path": path,
-            "announcement": announcement,
-        }
+            refuse_process(self.spec, who=who)
+        self.names = tuple(part.name for part in self.spec.parts)
+        self._options = {"spec": spec, "tokenizer": tokenizer, "path": path, "announcement": announcement}
         super().__init__()
-
-    @property
-    def spec(self) -> RewardSpec:
-        return parse_reward(self._options["spec"], path=self._options["path"])
 
     def _forget(self) -> None:
         super()._forget()
@@ -80,13 +67,7 @@ class LazyReward(PerProcess[BlockingReward]):
         self._at_exit: Callable[[], None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **super().__getstate__(),
-            "names": self.names,
-            "may_leave_unscored": self.may_leave_unscored,
-            "scorers": self.scorers,
-            "_options": self._options,
-        }
+        return {**super().__getstate__(), "spec": self.spec, "names": self.names, "_options": self._options}
 
     def _open(self) -> BlockingReward:
         opened = BlockingReward(**self._options)
@@ -98,7 +79,7 @@ class LazyReward(PerProcess[BlockingReward]):
 
     @property
     def _called(self) -> str:
-        return f"the reward by {', '.join(self.scorers)}"
+        return f"the reward by {', '.join(part.scorer for part in self.spec.parts)}"
 
     async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
         """Rate episodes, by their groups where the reward needs groups; ratings come in the order of the episodes.
