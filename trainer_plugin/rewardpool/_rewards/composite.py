@@ -332,20 +332,28 @@ class CompositeReward:
         return [self._rating(draft, total) for draft, total in zip(drafts, totals, strict=True)]
 
     async def _fill_all(self, drafts: Sequence[_Draft]) -> None:
-        asking = _Asking([*self._gates, *self._others], expected=len(drafts), ledger=self._ledger)
-        await gathered([self._fill(draft, asking) for draft in drafts])
+        meetings = {
+            part.name: _Meeting(part, part.comparison, expected=len(drafts), ledger=self._ledger)
+            for part in self._parts
+            if part.comparison
+        }
+        await gathered([self._fill(draft, meetings) for draft in drafts])
 
-    async def _fill(self, draft: _Draft, asking: "_Asking") -> None:
+    async def _fill(self, draft: _Draft, meetings: Mapping[str, "_Meeting"]) -> None:
         with answering(draft.answering):
-            await self._filled(draft, asking)
+            for gate in self._gates:
+                await self._ask(gate, draft, meetings, wanted=draft.is_open)
+                _close(gate, draft)
+            # Decided before any of the parts behind the gates answers: one without a score stops no other.
+            passed = draft.is_open
+            await gathered([self._ask(part, draft, meetings, wanted=passed) for part in self._others])
 
-    async def _filled(self, draft: _Draft, asking: "_Asking") -> None:
-        for gate in self._gates:
-            await asking.rate(gate, draft, wanted=draft.is_open)
-            _close(gate, draft)
-        # Decided before any of the parts behind the gates answers: one without a score stops no other.
-        passed = draft.is_open
-        await gathered([asking.rate(part, draft, wanted=passed) for part in self._others])
+    async def _ask(self, part: OpenPart, draft: _Draft, meetings: Mapping[str, "_Meeting"], *, wanted: bool) -> None:
+        """Enter what a part says of a draft, if that is wanted. Raises SampleError under `raise`, and PoolError."""
+        if meeting := meetings.get(part.name):
+            await meeting.join(draft, wanted=wanted)
+        elif wanted and part.scoring:
+            draft.results[part.name] = await _score(part, part.scoring, draft, self._ledger)
 
     def _totals(self, drafts: Sequence[_Draft]) -> list[float | None]:
         weighted: list[list[float]] = [[] for _ in drafts]
@@ -409,32 +417,8 @@ class CompositeReward:
         return tuple(replace(step, value=part.config.weight * step.value) for step in steps)
 
 
-class _Asking:
-    """Asks the parts about the drafts of one call: about each when it comes, or where a part compares them, together.
-
-    Args:
-        expected: Drafts, each of which comes to every part, also to those that are not to be asked about it.
-        ledger: Keeps what the parts say.
-    """
-
-    def __init__(self, parts: Sequence[OpenPart], *, expected: int, ledger: Ledger | None) -> None:
-        self._ledger = ledger
-        self._meetings = {
-            part.name: _Meeting(part, part.comparison, expected=expected, ledger=ledger)
-            for part in parts
-            if part.comparison
-        }
-
-    async def rate(self, part: OpenPart, draft: _Draft, *, wanted: bool) -> None:
-        """Enter what a part says of a draft, if that is wanted. Raises SampleError under `raise`, and PoolError."""
-        if meeting := self._meetings.get(part.name):
-            await meeting.join(draft, wanted=wanted)
-        elif wanted and part.scoring:
-            draft.results[part.name] = await _score(part, part.scoring, draft, self._ledger)
-
-
 class _Meeting:
-    """Rendezvous of drafts: the last one to come has all of them compared."""
+    """Rendezvous of the drafts of one call at a part that compares them: all come, and the last one begins it."""
 
     def __init__(self, part: OpenPart, function: GroupRewardFunction, *, expected: int, ledger: Ledger | None) -> None:
         self._part = part
