@@ -36,23 +36,18 @@ async def shared_reward(
         RewardPoolError: What `open_reward` raises.
         PoolError: What `RayClaims.start` raises.
     """
-    name = json.dumps(spec, sort_keys=True, default=repr)
-    return await shared().get(
-        f"reward {name}", lambda: _open(spec, path=path, samples=samples, group=group, workers=workers, split=split)
-    )
 
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[OpenReward]:
+        claims = RayClaims() if split else None
+        async with open_reward(spec, path=path, claims=claims) as reward:
+            if claims is not None and any(pool.one_revision for pool in reward.pools.values()):
+                await claims.start()
+            requests = requests_of_rollout(reward, samples=samples, group=group)
+            asked = [(pool, requests[name]) for name, pool in reward.pools.items()]
+            yield AnnouncedReward(reward, announced_bursts(asked, workers=workers))
 
-@asynccontextmanager
-async def _open(
-    spec: Mapping[str, Any], *, path: str, samples: int | None, group: int | None, workers: int | None, split: bool
-) -> AsyncIterator[OpenReward]:
-    claims = RayClaims() if split else None
-    async with open_reward(spec, path=path, claims=claims) as reward:
-        if claims is not None and any(pool.one_revision for pool in reward.pools.values()):
-            await claims.start()
-        requests = requests_of_rollout(reward, samples=samples, group=group)
-        asked = [(pool, requests[name]) for name, pool in reward.pools.items()]
-        yield AnnouncedReward(reward, announced_bursts(asked, workers=workers))
+    return await shared().get(f"reward {json.dumps(spec, sort_keys=True, default=repr)}", opening)
 
 
 def announced_bursts(pools: Iterable[tuple[Pool, int | None]], *, workers: int | None) -> Bursts:

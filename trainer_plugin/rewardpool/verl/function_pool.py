@@ -44,8 +44,15 @@ async def shared_function_pool(spec: Mapping[str, Any], *, path: str, workers: i
         ConfigError: The tokenizer cannot be loaded.
         PoolError: The pool cannot be used.
     """
-    name = json.dumps(spec, sort_keys=True, default=repr)
-    return await shared().get(f"function {name}", lambda: _open_function_pool(spec, path=path, workers=workers))
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[FunctionPool]:
+        client = {name: value for name, value in spec.items() if name != "tokenizer"}
+        async with Pool(RewardConfig.parse(client, path=path)) as pool, open_door(pool) as address:
+            tokenizer = await _tokenizer(spec.get("tokenizer"), pool.endpoint, field=f"{path}.tokenizer")
+            yield FunctionPool(address, tokenizer, announced_bursts([(pool, None)], workers=workers))
+
+    return await shared().get(f"function {json.dumps(spec, sort_keys=True, default=repr)}", opening)
 
 
 def checked_result(result: dict[str, Any]) -> dict[str, Any]:
@@ -58,14 +65,6 @@ def checked_result(result: dict[str, Any]) -> dict[str, Any]:
     if finite(score) is None:  # numpy's and torch's numbers, as verl takes them
         raise FunctionFailedError("(of verl)", f"the reward function gave {shown(score)}, which is not a finite number")
     return result
-
-
-@asynccontextmanager
-async def _open_function_pool(spec: Mapping[str, Any], *, path: str, workers: int) -> AsyncIterator[FunctionPool]:
-    client = {name: value for name, value in spec.items() if name != "tokenizer"}
-    async with Pool(RewardConfig.parse(client, path=path)) as pool, open_door(pool) as address:
-        tokenizer = await _tokenizer(spec.get("tokenizer"), pool.endpoint, field=f"{path}.tokenizer")
-        yield FunctionPool(address, tokenizer, announced_bursts([(pool, None)], workers=workers))
 
 
 async def _tokenizer(source: str | None, endpoint: Endpoint, *, field: str) -> Any:
