@@ -45,15 +45,13 @@ def share(*, waiting: int, slots: int, most: int) -> int:
 class Batcher(Queue[ScoreRequest[Score]]):
     """The queue of one `Pool`, from which samples that wait go together."""
 
-    def __init__(
-        self, connections: Connections, counters: Counters, *, most: int | None, now: Callable[[], float] | None = None
-    ) -> None:
+    def __init__(self, connections: Connections, counters: Counters, *, most: int | None) -> None:
         """Create a batcher of at most `most` samples in a request; with None, as many as turn out best."""
         super().__init__()
         self.connections = connections
         self.counters = counters
         self._most = most
-        self._now = now or asyncio.get_running_loop().time
+        self._now = asyncio.get_running_loop().time
         config = connections.config
         self._size = BatchSize(slots=config.concurrency, timeout=config.timeout, most=AUTO_BATCH)
         self._in_flight = 0

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Self
@@ -232,7 +232,6 @@ def announced_demand(
     *,
     rank: int | None = None,
     ranks: int | None = None,
-    environ: Mapping[str, str] | None = None,
     samples_per_request: Callable[[], float] = lambda: 1.0,
     tokens_per_sample: Callable[[], float | None] = lambda: None,
     score_wait: Callable[[], float | None] = lambda: None,
@@ -248,17 +247,16 @@ def announced_demand(
     Raises:
         ConfigError: An environment variable is wrong.
     """
-    environ = os.environ if environ is None else environ
-    job = name_of(config, environ)
-    if not is_switched_on(config, environ):
+    job = name_of(config, os.environ)
+    if not is_switched_on(config, os.environ):
         return _silent("it is switched off", job)
-    rank = rank_of(environ) if rank is None else rank
+    rank = rank_of(os.environ) if rank is None else rank
     if rank != 0:
         return JobDemand.silent(f"rank 0 does it, and this is rank {rank}", job)
     writer = writer_for(endpoint)
     if writer is None:
         return _silent(f"there is no place for it, as the pool was found by {endpoint().origin}", job)
-    ranks = ranks_of(environ) if ranks is None else ranks
+    ranks = ranks_of(os.environ) if ranks is None else ranks
     where = f"{writer} {endpoint().pool}"
     job = acquire_name(job, where=where)
     demand = JobDemand(

@@ -24,8 +24,7 @@ _REMEDY: Final = "reward.num_workers=1 needs no such actor, and reward.rewardpoo
 class RayClaims:
     """The table of the job, as `ClaimStore` has it."""
 
-    def __init__(self, *, start_seconds: float = START_SECONDS) -> None:
-        self._start_seconds = start_seconds
+    def __init__(self) -> None:
         self._actor: Any = None
 
     async def start(self) -> None:
@@ -35,12 +34,12 @@ class RayClaims:
             PoolError: It does not answer in time.
         """
         try:
-            async with asyncio.timeout(self._start_seconds):
+            async with asyncio.timeout(START_SECONDS):
                 # A call to Ray's control service, which the event loop does not wait for.
                 self._actor = await asyncio.to_thread(_made_or_found)
                 await self._actor.for_group.remote(None)
         except Exception as error:
-            problem = f"no answer within {self._start_seconds:g} s" if isinstance(error, TimeoutError) else str(error)
+            problem = f"no answer within {START_SECONDS:g} s" if isinstance(error, TimeoutError) else str(error)
             raise PoolError(
                 f"the Ray actor that keeps which revision scores each group cannot be used: {problem}; {_REMEDY}"
             ) from error

@@ -79,11 +79,11 @@ def split_reasoning(text: str, tags: Sequence[Tags] = KNOWN, *, opened: bool = F
     return Reasoned(begun[:at], begun[at + len(closing) :].strip())
 
 
-def unclosed(text: str, tags: Sequence[Tags] = KNOWN) -> str | None:
+def unclosed(text: str) -> str | None:
     """Return the closing tag of the thoughts that a text begins with and does not end; None without such thoughts."""
-    if split_reasoning(text, tags).answer is not None:
+    if split_reasoning(text).answer is not None:
         return None
-    return next(pair.closing for pair in tags if text.lstrip().startswith(pair.opening))
+    return next(pair.closing for pair in KNOWN if text.lstrip().startswith(pair.opening))
 
 
 def opens_reasoning(prompt: str, tags: Sequence[Tags] = KNOWN) -> bool:

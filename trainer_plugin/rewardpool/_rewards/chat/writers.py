@@ -44,7 +44,6 @@ class Writers:
     Args:
         first: For the model that the pool serves now.
         load: Makes the writer for another model. Raises ConfigError or PoolError.
-        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -52,13 +51,10 @@ class Writers:
         pool: Pool,
         first: ConversationWriter,
         load: Callable[[ServedModel], Awaitable[ConversationWriter]],
-        *,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.current = first
         self._pool = pool
         self._load = load
-        self._clock = clock
         self._lock = asyncio.Lock()
         self._known = {first.tokenizer: first} if first.tokenizer else {}
         # Reasons for a missing writer, by the tokenizer's digest.
@@ -101,7 +97,7 @@ class Writers:
             self.current = self._known[wanted]
 
     async def _loaded(self, wanted: str, revision: str | None) -> ConversationWriter:
-        until = self._clock() + RELOAD_SECONDS
+        until = time.monotonic() + RELOAD_SECONDS
         while True:
             await self._pool.look_up()
             problem = f"its status names no revision {revision} yet"
@@ -116,7 +112,7 @@ class Writers:
                     if writer.tokenizer == wanted:
                         return writer
                     problem = f"{model.source} has here the tokenizer {writer.tokenizer}"
-            if self._clock() >= until:
+            if time.monotonic() >= until:
                 break
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
         before = ", ".join(self._known) or "none that is known"
