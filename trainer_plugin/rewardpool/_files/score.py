@@ -90,8 +90,8 @@ def score_file(
     source.go_on(input_of(journal_path))
     reading = RateMeter("read")
     checked = source.check(lambda rows: None if rows % 1024 else show(reading.progress(rows)))
-    known = {"input": _input(source, checked), "reward": dict(about)}
-    with Journal(journal_path, about=known, rows=checked.rows) as journal:
+    read = {"sha256": checked.sha256, "rows": checked.rows, "form": checked.form.name, **source.extent()}
+    with Journal(journal_path, about={"input": read, "reward": dict(about)}, rows=checked.rows) as journal:
         before = journal.done
         if out.exists() and before < checked.rows:
             raise ConfigError("--out", f"{out} exists already; name another, or delete it")
@@ -181,10 +181,6 @@ def _unless_empty(journal: Journal) -> Iterator[None]:
         if not journal.done:
             journal.delete()
         raise
-
-
-def _input(source: RowSource, checked: Checked) -> dict[str, Any]:
-    return {"sha256": checked.sha256, "rows": checked.rows, "form": checked.form.name, **source.extent()}
 
 
 def _score(

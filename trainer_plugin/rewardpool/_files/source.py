@@ -98,7 +98,8 @@ class RowSource(ABC):
 
     def digest(self) -> str:
         """Return the SHA-256 of what is read of it. Raises OSError."""
-        return _sha256(self.path)
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def extent(self) -> dict[str, Any]:
         """Return how much of it is read, in what JSON can hold; nothing where that is all of it."""
@@ -210,8 +211,3 @@ def is_parquet(path: Path, *, field: str) -> bool:
             field, f"{path} must end in {PARQUET}, or for JSON lines in {' or '.join(JSON_LINES)}: convert or rename it"
         )
     return False
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

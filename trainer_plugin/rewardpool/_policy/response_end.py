@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rewardpool._rewards.answers.reasoning import KNOWN
+from rewardpool._rewards.chat.control_tokens import special_tokens
 
 # Looks like a special token of some model.
 _SPELT = re.compile(
@@ -135,11 +136,6 @@ def reasoning_tokens(special: Mapping[str, int]) -> set[int]:
     """
     tags = [tag for pair in KNOWN if any(name in pair.opening for name in special) for tag in pair]
     return {id_ for name, id_ in special.items() if any(name in tag for tag in tags)}
-
-
-def special_tokens(tokenizer: Any) -> dict[str, int]:
-    added = getattr(tokenizer, "added_tokens_decoder", {})
-    return {token.content: id_ for id_, token in added.items() if token.special and token.content}
 
 
 def _text_of(tokenizer: Any, id_: int) -> str:

@@ -20,14 +20,6 @@ from rewardpool_runtime.frames import receive, send
 from rewardpool_runtime.guard.policy_code import readable_folders
 
 
-def main(descriptor: int) -> None:
-    """Serve one supervisor by a socket: `preload` once, then `fork` with three descriptors, and `reap`."""
-    sock = socket.socket(fileno=descriptor)
-    with contextlib.suppress(EOFError):
-        while True:
-            _serve_one(sock)
-
-
 def _preloaded(modules: list[str]) -> str | None:
     """Import modules; return what went wrong, in words."""
     for name in modules:
@@ -44,6 +36,7 @@ def _preloaded(modules: list[str]) -> str | None:
 
 
 def _serve_one(sock: socket.socket) -> None:
+    """Answer one request: `preload` once, then `fork` with three descriptors, and `reap`. Raises EOFError."""
     first, descriptors, _, _ = socket.recv_fds(sock, 1, 3)
     if not first:
         raise EOFError
@@ -82,5 +75,8 @@ def start(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as it may be inherited, no child could be reaped
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's, which ends this one
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    main(descriptor)
+    sock = socket.socket(fileno=descriptor)
+    with contextlib.suppress(EOFError):
+        while True:
+            _serve_one(sock)
     sys.exit(0)

@@ -34,9 +34,10 @@ class _Group:
 class Member:
     """One trajectory of a group."""
 
-    def __init__(self, groups: "WholeGroups", key: Hashable) -> None:
+    def __init__(self, groups: "WholeGroups", key: Hashable, group: _Group) -> None:
         self._groups = groups
         self._key = key
+        self._group = group
         self.is_under_way = True
         # Time spent waiting for the others of its group.
         self.waited_seconds = 0.0
@@ -53,9 +54,8 @@ class Member:
             return rating
         began = time.monotonic()
         settled: asyncio.Future[Rating] = asyncio.get_running_loop().create_future()
-        group = self._groups.group(self._key)
-        group.reward = reward
-        group.waiting.append(_Waiting(episode, rating, settled))
+        self._group.reward = reward
+        self._group.waiting.append(_Waiting(episode, rating, settled))
         self.ends()
         try:
             return await settled
@@ -85,15 +85,13 @@ class WholeGroups:
         Args:
             key: Of the group, on the event loop of the block.
         """
-        self._groups.setdefault(key, _Group()).under_way += 1
-        member = Member(self, key)
+        group = self._groups.setdefault(key, _Group())
+        group.under_way += 1
+        member = Member(self, key, group)
         try:
             yield member
         finally:
             member.ends()
-
-    def group(self, key: Hashable) -> _Group:
-        return self._groups[key]
 
     def left(self, key: Hashable) -> None:
         """Count a member that has ended, and settle the group after the last one."""

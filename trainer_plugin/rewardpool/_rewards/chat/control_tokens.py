@@ -24,9 +24,8 @@ class ControlTokens:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        added = getattr(tokenizer, "added_tokens_decoder", {})
         self._tokenizer = tokenizer
-        self.ids = {token.content: id_ for id_, token in added.items() if token.special and token.content}
+        self.ids = special_tokens(tokenizer)
         longest_first = sorted(self.ids, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
@@ -100,6 +99,12 @@ class ControlTokens:
         if not text:
             return []
         return list(self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+
+
+def special_tokens(tokenizer: Any) -> dict[str, int]:
+    """Return the id of each special token of a loaded tokenizer by its text."""
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return {token.content: id_ for id_, token in added.items() if token.special and token.content}
 
 
 def _texts_of(value: Any) -> Iterator[str]:

@@ -207,13 +207,10 @@ class PairJudge:
         return PartScore(value, info_of([*there, *back]))
 
 
-class ReferenceScorer:
-    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
-        self._pairs = PairJudge(pool, config, meta=meta)
-
+class ReferenceScorer(PairJudge):
     async def score(self, episode: Episode) -> PartScore:
         """1 where the response is better than the reference, 0 where it is worse, and between where it is not clear."""
-        return await self._pairs.wins(episode, response_of(episode), reference_of(episode))
+        return await self.wins(episode, response_of(episode), reference_of(episode))
 
 
 def info_of(verdicts: Sequence[JudgeVerdict[Any]]) -> dict[str, Any]:
