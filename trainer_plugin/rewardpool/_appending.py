@@ -4,11 +4,7 @@ import os
 
 
 def write_whole(fd: int, data: bytes, *, at: int) -> None:
-    """Write all of the bytes at that place, the end of the file.
-
-    Raises:
-        OSError: They cannot be written; the file ends there as before.
-    """
+    """Write all of the bytes at that place, the end of the file. Raises OSError; the file ends there as before."""
     written = 0
     try:
         while written < len(data):

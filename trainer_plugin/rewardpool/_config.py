@@ -21,11 +21,7 @@ PositiveSeconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 def check_pool(pool: str) -> str:
-    """`namespace/name` as it is.
-
-    Raises:
-        ValueError: Not of that form.
-    """
+    """Return `namespace/name` as it is. Raises ValueError where it is not of that form."""
     if re.fullmatch(POOL_PATTERN, pool) is None:
         raise ValueError(f"must be namespace/name of a RewardPool, such as rl/skywork{_pools_like(pool)}")
     return pool
@@ -39,11 +35,7 @@ def _pools_like(pool: str) -> str:
 
 
 def check_url(url: str) -> str:
-    """The base URL of a router, without a trailing slash.
-
-    Raises:
-        ValueError: Not an http(s) URL, or one with credentials or a query in it.
-    """
+    """Return a router's base URL without a slash at its end. Raises ValueError for another URL, or credentials."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be http://HOST[:PORT] or https://HOST[:PORT]")
@@ -55,11 +47,7 @@ def check_url(url: str) -> str:
 
 
 def check_job(job: str) -> str:
-    """The name of a training job as it is.
-
-    Raises:
-        ValueError: Not of the form that a Lease's name can take.
-    """
+    """Return the name of a training job as it is. Raises ValueError where a Lease's name cannot have that form."""
     if len(job) > MAX_JOB_NAME or re.fullmatch(JOB_PATTERN, job) is None:
         raise ValueError(f"must be lower-case letters, digits and hyphens, at most {MAX_JOB_NAME} of them")
     return job

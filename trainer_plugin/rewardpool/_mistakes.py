@@ -38,11 +38,7 @@ class Mistakes:
         return len(self._found)
 
     def check(self) -> None:
-        """Go on only without a mistake.
-
-        Raises:
-            ConfigError: With all of them, in the order in which they were found.
-        """
+        """Raise ConfigError with all of them, in the order in which they were found; return where there is none."""
         if self._found:
             (field, problem), *further = self._found
             raise ConfigError(field, problem, *further)

@@ -95,11 +95,7 @@ class Sample:
 
 
 def checked_text(text: str, label: str) -> str:
-    """The text as it is.
-
-    Raises:
-        InvalidSampleError: It has a lone surrogate in it, half of a character, which cannot be sent.
-    """
+    """Return the text as it is. Raises InvalidSampleError for a lone surrogate, which cannot be sent."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

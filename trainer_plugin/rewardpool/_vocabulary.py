@@ -30,11 +30,7 @@ def digest_of(tokenizer: Any, *, field: str) -> str:
 
 
 def check_vocabulary(student: str, endpoint: Endpoint, *, field: str) -> None:
-    """Compare a student's digest with those that a teacher's revisions have, as far as they are known.
-
-    Raises:
-        ConfigError: A revision has another vocabulary.
-    """
+    """Raise ConfigError where a revision of a teacher is known to have another vocabulary than the student."""
     for model in endpoint.revisions:
         if model.tokenizer not in (None, student):
             raise ConfigError(

@@ -159,11 +159,7 @@ class Columns:
     extra_info: Sequence[str] | None
 
     def known(self, columns: Mapping[str, Sequence[Any]], *, rows: int) -> list[dict[str, Any]]:
-        """Return the columns of each row as fields of an `Episode`.
-
-        Raises:
-            ConfigError: Column not found.
-        """
+        """Return the columns of each row as fields of an `Episode`. Raises ConfigError where a column is not found."""
         truths = self._column(columns, "ground_truth", self.ground_truth) or [None] * rows
         sources = self._column(columns, "data_source", self.data_source) or [""] * rows
         if self.extra_info is None:

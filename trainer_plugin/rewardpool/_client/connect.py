@@ -85,11 +85,7 @@ class Connector:
         self._loop = asyncio.get_running_loop()
 
     async def connect(self, origin: Origin, protocol: Callable[[], P]) -> P:
-        """Make a connection.
-
-        Raises:
-            UnreachableError: There is none within 5 s.
-        """
+        """Make a connection. Raises UnreachableError where there is none within 5 s."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await self._made(origin, protocol)

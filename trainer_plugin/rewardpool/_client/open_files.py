@@ -22,11 +22,7 @@ def needed(concurrency: int, *, hedge: bool) -> int:
 
 
 def ensure_limit(concurrency: int, *, hedge: bool) -> None:
-    """Raise RLIMIT_NOFILE as far as the process needs.
-
-    Raises:
-        ConfigError: It cannot be.
-    """
+    """Raise RLIMIT_NOFILE as far as the process needs. Raises ConfigError where it cannot be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     need = needed(concurrency, hedge=hedge)
     if soft == resource.RLIM_INFINITY or soft >= need:

@@ -35,11 +35,7 @@ class Hold:
     """File that keeps a pool awake for as long as this process lives, or until it is released."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep the pool with this folder awake.
-
-        Raises:
-            PoolAccessError: The folder cannot be written.
-        """
+        """Keep the pool with this folder awake. Raises PoolAccessError where the folder cannot be written."""
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._path = folder / AWAKE_DIR / self.name
         unnamed = self._path.with_name("." + self.name)
@@ -163,11 +159,7 @@ async def _source_of(endpoint: Endpoint) -> LocalSource | None:
 
 
 async def sleeping_folder(endpoint: Endpoint) -> Path | None:
-    """Return the folder on this machine of a pool that sleeps while nobody holds it awake; None for any other pool.
-
-    Raises:
-        PoolError: The pool cannot be read.
-    """
+    """Return what `Pool.sleeping_folder` does. Raises PoolError where the pool cannot be read."""
     if not isinstance(endpoint.source, LocalSource):
         return None
     found = await _read(endpoint.source, endpoint.pool)

@@ -28,11 +28,7 @@ _NO = frozenset({"0", "false", "no", "off"})
 
 
 def is_switched_on(config: RewardConfig, environ: Mapping[str, str]) -> bool:
-    """Return whether config and environment let the job announce.
-
-    Raises:
-        ConfigError: The environment's switch is neither on nor off.
-    """
+    """Return whether config and environment let the job announce. Raises ConfigError where the latter says neither."""
     said = environ.get(names.ENV_ANNOUNCE, "").strip().lower()
     if said and said not in _YES | _NO:
         raise ConfigError(f"${names.ENV_ANNOUNCE}", f"must be true or false, not {said!r}")

@@ -87,11 +87,7 @@ def silent(progress: FileProgress) -> None:
 
 
 class Lines:
-    """Shows progress as lines, the first after two seconds and then every ten.
-
-    Args:
-        clock: Gives monotonic seconds.
-    """
+    """Shows progress as lines, the first after two seconds and then every ten."""
 
     def __init__(self, write: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write

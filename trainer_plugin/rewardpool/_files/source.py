@@ -37,11 +37,7 @@ class Checked:
 
 
 class RowSource(ABC):
-    """A file of rows.
-
-    Args:
-        ignore: Columns that are not read.
-    """
+    """A file of rows; the columns to ignore are not read."""
 
     def __init__(self, path: Path, ignore: Collection[str] = (), forms: Sequence[Form] = FORMS) -> None:
         self.path = path

@@ -36,11 +36,7 @@ Done = tuple[FileRow, Outcomes]
 
 
 class Window:
-    """Rates rows by an open reward.
-
-    Args:
-        rows: At most so many are in flight.
-    """
+    """Rates rows by an open reward; at most `rows` are in flight."""
 
     def __init__(self, opened: BlockingReward, *, rows: int = WINDOW) -> None:
         self._opened = opened

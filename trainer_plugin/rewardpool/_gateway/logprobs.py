@@ -69,11 +69,7 @@ class PromptLogprobs:
 
 
 def parse_completions(body: bytes) -> PromptLogprobs:
-    """Read a request to `/v1/completions`.
-
-    Raises:
-        BadRequestError: It requests something else than the log-probabilities of given tokens.
-    """
+    """Read a request to `/v1/completions`. Raises BadRequestError where it asks for anything but log-probabilities."""
     request = _object(body)
     _refuse_fields(request, _COMPLETIONS_FIELDS, path="")
     prompt = request.get("prompt")
@@ -97,11 +93,7 @@ def parse_completions(body: bytes) -> PromptLogprobs:
 
 
 def parse_tokens(body: bytes) -> PromptLogprobs:
-    """Read a request to `/inference/v1/generate`.
-
-    Raises:
-        BadRequestError: It requests something else than the log-probabilities of given tokens.
-    """
+    """Read a request to `/inference/v1/generate`. Raises BadRequestError as `parse_completions`."""
     request = _object(body)
     _refuse_fields(request, _TOKENS_FIELDS, path="")
     sampling = request.get("sampling_params")

@@ -16,11 +16,7 @@ from rewardpool_runtime.http_server import Runner
 
 
 def parse_listen(listen: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; an IPv6 address stands in brackets.
-
-    Raises:
-        ConfigError: Not of that form.
-    """
+    """Return host and port of `HOST:PORT`, an IPv6 address in brackets. Raises ConfigError for another form."""
     host, separator, port = listen.rpartition(":")
     if not separator or not host or not port.isdecimal() or int(port) > 65_535:
         raise ConfigError("--listen", f"must be HOST:PORT, not {listen}")

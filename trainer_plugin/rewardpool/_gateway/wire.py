@@ -97,11 +97,7 @@ def reads_prompts(pools: Iterable[Pool]) -> bool:
 
 
 def scored(ratings: Sequence[Rating]) -> Sequence[Rating]:
-    """The ratings as they are.
-
-    Raises:
-        SampleError: One is unscored, which these protocols cannot say.
-    """
+    """Return the ratings as they are. Raises SampleError where one is unscored, which these protocols cannot say."""
     for rating in ratings:
         if rating.total is None:
             raise rating.error or ScoreError(

@@ -96,12 +96,9 @@ def spelt_end(text: str) -> str | None:
 
 
 class ResponseDecoder:
-    """Decodes responses without special tokens, but for those that mark thoughts.
+    """Decodes responses by the policy's loaded tokenizer, without special tokens but for those that mark thoughts.
 
     Magistral's `[THINK]` is a special token: without it nothing would tell thoughts from the answer.
-
-    Args:
-        tokenizer: The policy's, loaded.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -129,11 +126,7 @@ class ResponseDecoder:
 
 
 def reasoning_tokens(special: Mapping[str, int]) -> set[int]:
-    """Return the ids of the special tokens of which the tags of a known model's thoughts are made.
-
-    Args:
-        special: The id of each special token by its text.
-    """
+    """Return the ids of those special tokens, given with their ids by text, that mark the thoughts of a known model."""
     tags = [tag for pair in KNOWN if any(name in pair.opening for name in special) for tag in pair]
     return {id_ for name, id_ in special.items() if any(name in tag for tag in tags)}
 

@@ -190,11 +190,7 @@ def prompt_tail(prompt: str | Sequence[Message]) -> str | None:
 
 
 def load_stop_ids(source: str) -> Sequence[int]:
-    """Return the tokens at which a policy's generation config has it stop; empty where it has no such config.
-
-    Args:
-        source: Folder or hub name of a model.
-    """
+    """Return the tokens at which a policy (folder or hub name) stops by its generation config; empty without one."""
     from transformers import GenerationConfig  # heavy; its tokenizer is loaded already
 
     try:
@@ -213,10 +209,9 @@ def _turn_end(tokenizer: Any) -> str | None:
 
 
 def frames_of(render: Callable[[Sequence[Message]], str | None]) -> list[Frame]:
-    """All frames of a template, those of long conversations first: a short one's would fit them too.
+    """Return all frames of a template, those of long conversations first: a short one's would fit them too.
 
-    Args:
-        render: Applies the template; None where it refuses the conversation.
+    `render` applies the template, and returns None where it refuses the conversation.
     """
     frames = []
     for turns in range(MAX_TURNS, 0, -1):

@@ -93,11 +93,7 @@ RewardLike = str | Callable[..., Any] | Mapping[str, Any]
 
 
 def as_mapping(reward: RewardLike, *, path: str = "reward") -> Mapping[str, Any]:
-    """A reward as its fields.
-
-    Raises:
-        ConfigError: It is of no kind that can be one.
-    """
+    """Return a reward as its fields. Raises ConfigError where it is of no kind that can be one."""
     if isinstance(reward, Mapping):
         return reward
     if isinstance(reward, str):
@@ -113,11 +109,7 @@ def as_mapping(reward: RewardLike, *, path: str = "reward") -> Mapping[str, Any]
 
 
 def parse_reward(spec: RewardLike, *, path: str = "reward") -> RewardSpec:
-    """Check a config's reward, of which `path` is the place in the config.
-
-    Raises:
-        ConfigError: Names every wrong field by its whole path.
-    """
+    """Check a config's reward, whose place there is `path`. Raises ConfigError, which names every wrong field."""
     spec = as_mapping(spec, path=path)
     if "rewards" not in spec:
         mixing = {key: value for key, value in spec.items() if key in _BESIDE_ONE_PART}
@@ -127,25 +119,14 @@ def parse_reward(spec: RewardLike, *, path: str = "reward") -> RewardSpec:
 
 
 def refuse_running(spec: RewardSpec) -> None:
-    """Refuse parts that depend on the steps of a job, where the reward does not know them.
-
-    Raises:
-        ConfigError: One does.
-    """
+    """Raise ConfigError for a part that depends on the steps of a job, where the reward does not know them."""
     for part, path in zip(spec.parts, spec.paths, strict=True):
         if part.normalize == "running":
             raise without_steps(f"{path}.normalize")
 
 
 def refuse_process(spec: RewardSpec, *, who: str) -> None:
-    """Refuse parts that reward steps, where the trainer takes one number for a response.
-
-    Args:
-        who: Takes one number, for the message.
-
-    Raises:
-        ConfigError: One does.
-    """
+    """Raise ConfigError for a part that rewards steps, where `who`, the trainer, takes one number for a response."""
     if spec.process_field is not None:
         raise ConfigError(
             spec.process_field,

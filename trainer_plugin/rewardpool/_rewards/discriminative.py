@@ -95,11 +95,7 @@ class TokenizerCheck:
 
 
 class ChatScorer:
-    """Scores conversations by a Discriminative pool; too long ones are refused before they are sent.
-
-    Args:
-        writers: Write conversations in its model's tokens.
-    """
+    """Scores conversations by a Discriminative pool; too long ones are refused before they are sent."""
 
     def __init__(self, pool: Pool, writers: Writers) -> None:
         self._pool = pool

@@ -51,11 +51,7 @@ def arguments_of(episode: Episode) -> FunctionSample:
 
 
 async def started_runner(part: FunctionPart, *, path: str) -> FunctionRunner:
-    """Load the function where it is to run; to be closed by the caller.
-
-    Raises:
-        ConfigError: Function not found, or it cannot be called, or run there.
-    """
+    """Load the function where it is to run; the caller closes it. Raises ConfigError where that cannot be."""
     limits = CallLimits(
         cpu_seconds=part.cpu_seconds,
         idle_seconds=part.idle_seconds,

@@ -15,12 +15,9 @@ log = logging.getLogger(__name__)
 
 
 def groups_of(*columns: Sequence[Any]) -> list[int]:
-    """Return the same number for rows that are equal in all of these columns.
+    """Return the same number for rows that are equal in all of these columns, each of shape (rows,).
 
     Two problems may have one text, so prompts alone do not distinguish groups.
-
-    Args:
-        columns: Such as prompts, ground truths and extra_info; each of shape (rows,).
     """
     numbers: dict[tuple[str, ...], int] = {}
     keys = [tuple(map(_key, row)) for row in zip(*columns, strict=True)]

@@ -26,22 +26,14 @@ COMMON_FIELDS = (
 
 
 def check_function(function: Any) -> Any:
-    """A callable, or `module:function`, as it is.
-
-    Raises:
-        ValueError: Neither.
-    """
+    """Return a callable, or `module:function`, as it is. Raises ValueError where it is neither."""
     if not callable(function) and not (isinstance(function, str) and re.fullmatch(REFERENCE_PATTERN, function)):
         raise ValueError("must be module:function, or a function itself")
     return function
 
 
 def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
-    """`(lower, upper)` as it is.
-
-    Raises:
-        ValueError: The lower bound is not below the upper one.
-    """
+    """Return `(lower, upper)` as it is. Raises ValueError unless the lower bound is below the upper one."""
     if bounds[0] >= bounds[1]:
         raise ValueError("the lower bound must be below the upper one")
     return bounds

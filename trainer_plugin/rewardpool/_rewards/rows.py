@@ -192,11 +192,7 @@ def split(prompt: Any, completion: Any, *, label: str = "(unnamed)") -> dict[str
 
 
 def text_of(content: Any, *, label: str = "(unnamed)") -> str:
-    """Return the text of a message's content, which may be in parts.
-
-    Raises:
-        InvalidSampleError: A part is not text.
-    """
+    """Return the text of a message's content, or of its parts. Raises InvalidSampleError for a part that is no text."""
     if content is None:  # an assistant that only calls tools
         return ""
     if isinstance(content, str):

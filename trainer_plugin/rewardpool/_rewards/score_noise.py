@@ -22,9 +22,6 @@ def float_step(scores: Sequence[float], dtype: ScoreDtype) -> float:
     smaller: a score near 0 is what is left of larger summands.
 
     Scores of equal responses differ by a step or two, depending on which samples shared their batch at the server.
-
-    Args:
-        dtype: What the reward model computes in.
     """
     return _STEP[dtype] * max(1.0, *map(abs, scores))
 

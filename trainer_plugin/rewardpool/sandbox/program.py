@@ -176,11 +176,7 @@ class _Program:
 
 
 def tagged(value: Any) -> Any:
-    """Return a value as JSON that names the types which JSON does not have.
-
-    Raises:
-        TypeError: It is, or has in it, an object of another type.
-    """
+    """Return a value as JSON that names the types which JSON lacks. Raises TypeError for an object of another type."""
     kind = type(value)
     if value is None or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
         return value

@@ -56,11 +56,7 @@ async def shared_function_pool(spec: Mapping[str, Any], *, path: str, workers: i
 
 
 def checked_result(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a function as verl's manager keeps it.
-
-    Raises:
-        FunctionFailedError: The reward is not a finite number; verl would train on it.
-    """
+    """Return a function's result. Raises FunctionFailedError unless the reward is finite: verl would train on it."""
     score = result["reward_score"]
     if finite(score) is None:  # numpy's and torch's numbers, as verl takes them
         raise FunctionFailedError("(of verl)", f"the reward function gave {shown(score)}, which is not a finite number")

@@ -28,11 +28,7 @@ class RayClaims:
         self._actor: Any = None
 
     async def start(self) -> None:
-        """Make the actor, or find the one that another worker of the job has made.
-
-        Raises:
-            PoolError: It does not answer in time.
-        """
+        """Make the job's actor, or find the one that is there. Raises PoolError where it does not answer in time."""
         try:
             async with asyncio.timeout(START_SECONDS):
                 # A call to Ray's control service, which the event loop does not wait for.

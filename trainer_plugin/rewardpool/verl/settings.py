@@ -70,11 +70,7 @@ class VerlSettings:
 
 
 def read_settings(config: Mapping[str, Any]) -> VerlSettings:
-    """Check the whole config of a verl trainer, as plain mappings.
-
-    Raises:
-        ConfigError: Names every wrong field by its whole path.
-    """
+    """Check a verl trainer's whole config, as plain mappings. Raises ConfigError, which names every wrong field."""
     mistakes = Mistakes()
     reward = config.get("reward") or {}
     if (reward.get("reward_model") or {}).get("enable"):
@@ -131,11 +127,7 @@ def read_settings(config: Mapping[str, Any]) -> VerlSettings:
 
 
 def pop_info(spec: dict[str, Any], *, path: str) -> tuple[str, ...]:
-    """Remove the key `info` from a spec and return its names.
-
-    Raises:
-        ConfigError: It is not a list of names, or has one that the adapter itself writes.
-    """
+    """Remove `info` from a spec and return its names. Raises ConfigError for no list of names, or the adapter's own."""
     info = spec.pop("info", None)
     if info is None:
         return ()
@@ -205,22 +197,14 @@ def pool_spec(
 
 
 def parse_parts(spec: Mapping[str, Any], *, path: str) -> RewardSpec:
-    """Return a checked spec for `open_reward`.
-
-    Raises:
-        ConfigError: Names every wrong field by its whole path, or one that does not go with verl.
-    """
+    """Return a checked spec for `open_reward`. Raises ConfigError, which names every wrong field."""
     parsed = parse_reward(spec, path=path)
     refuse_running(parsed)
     return parsed
 
 
 def refuse_skip(parsed: RewardSpec, spec: Mapping[str, Any], *, path: str) -> None:
-    """Check that no failure leaves a response without a number, which verl takes from reward workers.
-
-    Raises:
-        ConfigError: A part's failure policy is `skip`.
-    """
+    """Raise ConfigError where a failure leaves a response without a number, which verl takes from reward workers."""
     if (field := _skip_field(parsed, spec, path=path)) is not None:
         raise _takes_numbers(field)
 

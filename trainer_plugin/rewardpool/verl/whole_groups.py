@@ -82,8 +82,7 @@ class WholeGroups:
     def member(self, key: Hashable) -> Iterator[Member]:
         """Within this block a trajectory of a group is under way; entered before anything is waited for.
 
-        Args:
-            key: Of the group, on the event loop of the block.
+        The key is of the group on the event loop of the block.
         """
         group = self._groups.setdefault(key, _Group())
         group.under_way += 1

@@ -318,11 +318,7 @@ def apply_system(messages: Sequence[Mapping[str, Any]], policy: SystemPolicy) ->
 
 
 def read_template(path: Path, *, field: str) -> str:
-    """A chat template's text.
-
-    Raises:
-        ConfigError: The file cannot be read.
-    """
+    """Return a chat template's text. Raises ConfigError where the file cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -35,11 +35,7 @@ class JudgeVerdict(Generic[T]):
 
 
 class Judge:
-    """Asks one question and reads the answer.
-
-    Args:
-        meta: Scores its answers, where `config.meta` says how many of them vote.
-    """
+    """Asks one question and reads the answer; `meta` scores answers, where the config says how many of them vote."""
 
     def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._pool = pool
@@ -58,19 +54,11 @@ class Judge:
         return await gathered([self.vote(question, vote) for vote in range(self._config.votes)])
 
     def decide(self, verdicts: Sequence[JudgeVerdict[float]], *, label: str) -> float:
-        """Return the value of the votes together.
-
-        Raises:
-            ScoreError: None of them counts.
-        """
+        """Return the value of the votes together. Raises ScoreError where none of them counts."""
         return decide([verdict.value for verdict in self.voters(verdicts, label=label)], self._config.vote)
 
     def voters(self, verdicts: Sequence[JudgeVerdict[T]], *, label: str) -> list[JudgeVerdict[T]]:
-        """Return the answers that vote: all, or those that the meta reward model scores highest.
-
-        Raises:
-            ScoreError: The meta reward model has scored none of them.
-        """
+        """Return the answers that vote, as `verdicts_that_vote` does; raises the same."""
         return verdicts_that_vote(verdicts, None if self._config.meta is None else self._config.meta.keep, label=label)
 
     async def vote(self, question: Question[T], vote: int) -> JudgeVerdict[T]:

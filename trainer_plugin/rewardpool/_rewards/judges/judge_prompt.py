@@ -157,11 +157,7 @@ def _content(pieces: Sequence[Piece], label: str) -> str | list[dict[str, Any]]:
 
 
 def reference_of(episode: Episode) -> str:
-    """The ground truth as a text.
-
-    Raises:
-        InvalidSampleError: There is none.
-    """
+    """Return the ground truth as a text. Raises InvalidSampleError where there is none."""
     if episode.ground_truth is None:
         raise InvalidSampleError(episode.label, "has no ground_truth, which the judge is to be shown")
     return as_text(episode.ground_truth)

@@ -57,11 +57,7 @@ class LedgerReport:
 
 
 class Ledger:
-    """Keeps scores; a context manager. Nothing that goes wrong in it reaches the scoring.
-
-    Args:
-        config: What is kept, and where.
-    """
+    """Keeps scores; a context manager. Nothing that goes wrong in it reaches the scoring."""
 
     def __init__(self, config: LedgerConfig) -> None:
         self._config = config
