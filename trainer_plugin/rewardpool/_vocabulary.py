@@ -8,14 +8,7 @@ from rewardpool_api.teacher_wire import vocabulary_digest
 
 
 def digest_of(tokenizer: Any, *, field: str) -> str:
-    """The digest of a student's vocabulary.
-
-    Args:
-        tokenizer: One of transformers', or its folder or hub name.
-
-    Raises:
-        ConfigError: It cannot be loaded, or is not a tokenizer.
-    """
+    """Return the digest of a student's vocabulary, by a tokenizer of transformers, or its name. Raises ConfigError."""
     if isinstance(tokenizer, str):
         from rewardpool._rewards.chat.chat_template import (
             load_tokenizer,  # transformers, which no other part of a teacher needs

@@ -46,12 +46,7 @@ class BatchSize:
         return self._trial or self._size
 
     def answered(self, samples: int, *, seconds: float, now: float, waiting: bool) -> None:
-        """A request was answered.
-
-        Args:
-            now: Seconds of one clock.
-            waiting: Whether more samples wait than there are slots.
-        """
+        """A request was answered, at `now` by one clock; `waiting` where more samples wait than there are slots."""
         if not waiting:
             self._begin(None)
             return

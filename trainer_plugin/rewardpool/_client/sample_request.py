@@ -66,12 +66,7 @@ class SampleRequest(ScoreRequest[Score]):
         return answer.by.worker
 
     def outcome(self) -> Outcome:
-        """Return the outcome of the sample once the request has ended, before the failure policy.
-
-        Raises:
-            PoolError: The pool cannot be used.
-            CancelledError: It was cancelled.
-        """
+        """Return the outcome after the end, before the failure policy. Raises PoolError, or CancelledError."""
         if isinstance(self._error, SampleError):  # raised here, it would have this frame and with it the request
             return Unscored(error=self._error, attempts=self.attempts, seconds=self.seconds)
         value, by = self.result()

@@ -50,11 +50,9 @@ class DemandAnnouncer:
         wait: Callable[[float], object] | None = None,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """Prepare.
+        """Prepare; `demand` is called on the announcer's thread.
 
         Args:
-            demand: What there is to say now; called on the announcer's thread.
-            clock: Monotonic seconds.
             wait: Returns after so many seconds, or earlier when something changed; by default on this object's event.
             uniform: A random number between two bounds, for the jitter of pauses.
         """

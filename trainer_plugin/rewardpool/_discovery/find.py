@@ -237,12 +237,7 @@ async def _pools_of(source: PoolSource, namespace: str) -> tuple[list[str], str]
 
 
 def _check_adapter(pool: "RewardPool", adapter: str | None) -> None:
-    """Check that every worker has the adapter.
-
-    Raises:
-        ConfigError: The pool has none of this name; says the nearest one that it has.
-        PoolNotYetReadyError: It is on its way to the workers.
-    """
+    """Raise ConfigError where the pool has no such adapter, PoolNotYetReadyError while a worker lacks it."""
     there = pool.adapter_names
     if adapter is None or (
         adapter in there and pool.status.model is not None and adapter in (pool.status.model.adapters or ())

@@ -91,14 +91,7 @@ class FormError(Exception):
 
 
 def form_of(columns: Collection[str], *, ignore: Collection[str] = (), forms: Sequence[Form] = FORMS) -> Form:
-    """Return the form whose columns these are.
-
-    Args:
-        ignore: Columns that are not read.
-
-    Raises:
-        FormError: It is none, or a column to ignore is not there.
-    """
+    """Return the form whose columns these are, but for those to ignore. Raises FormError where it is none."""
     if absent := sorted(set(ignore) - set(columns)):
         raise FormError(f"there is no column {absent[0]} to ignore; there are {_listed(columns)}")
     given = set(columns) - set(ignore)

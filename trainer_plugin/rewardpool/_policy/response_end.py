@@ -41,10 +41,9 @@ class ResponseEnd:
     def from_tokenizer(
         cls, tokenizer: Any, *, stop_ids: Iterable[int] = (), turn_end: str | None = None
     ) -> "ResponseEnd":
-        """Read them off a loaded tokenizer.
+        """Read them off the policy's loaded tokenizer.
 
         Args:
-            tokenizer: The policy's.
             stop_ids: `eos_token_id` of its generation config.
             turn_end: What its chat template writes after an assistant's words; None where that is not known.
         """
@@ -68,11 +67,9 @@ class ResponseEnd:
         return text
 
     def cut_ids(self, token_ids: Sequence[int], *, is_blank: Callable[[int], bool]) -> Sequence[int]:
-        """Return a response's tokens without padding and end tokens behind it.
+        """Return a response's tokens, shape (tokens,), without padding and end tokens behind it.
 
-        Args:
-            token_ids: Of the response, shape (tokens,).
-            is_blank: Whether a token is white space, which templates write between two end tokens.
+        `is_blank` tells white space, which templates write between two end tokens.
         """
         length = blank = len(token_ids)
         while blank:

@@ -20,14 +20,8 @@ Decode = Callable[[Sequence[int]], str]
 def at_tokens(rating: Rating, episode: Episode, token_ids: Sequence[int], decode: Decode) -> list[tuple[int, float]]:
     """Return the rewards of a response's steps, each with the index of the token in which it ends.
 
-    Args:
-        rating: Of the episode.
-        episode: What was rated.
-        token_ids: Of its response, shape (tokens,).
-        decode: As its response was decoded.
-
-    Raises:
-        ScoreError: The rating has none, or the tokens do not make the response.
+    The token ids are of the response, shape (tokens,), which `decode` made. Raises ScoreError where the rating has no
+    steps, or the tokens do not make the response.
     """
     if not rating.steps:
         raise ScoreError(episode.label, "it has a score, and no step of it has one", fault="verifier")

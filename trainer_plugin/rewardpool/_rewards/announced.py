@@ -60,13 +60,7 @@ class AnnouncedReward:
 
 @asynccontextmanager
 async def open_announced(spec: RewardLike, announcement: JobFacts, **options: Any) -> AsyncIterator[OpenReward]:
-    """As `open_reward`, which takes the options; the demand ends with the `async with` block.
-
-    Raises:
-        ConfigError: What `open_reward` and `Pool.demand` raise.
-        PoolError: A pool cannot be used.
-        ValueError: A figure of the announcement is out of range.
-    """
+    """As `open_reward`, which takes the options, and raises as it and `Pool.demand`; the demand ends with the block."""
     async with open_reward(spec, **options) as reward:
         requests = requests_of_rollout(reward, samples=announcement.samples, group=announcement.group)
         demands = [

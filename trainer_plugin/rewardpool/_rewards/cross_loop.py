@@ -16,13 +16,8 @@ async def awake_elsewhere(
 ) -> AsyncGenerator[None, None]:
     """Within this block all contexts, which belong to the other loop, are entered; they are entered side by side.
 
-    A block that fails or is cancelled leaves them too, and does not wait for that.
-
-    Args:
-        start: Begins work on the other loop.
-
-    Raises:
-        Exception: The first that entering or leaving raised.
+    A block that fails or is cancelled leaves them too, and does not wait for that. `start` begins work on the other
+    loop. Raises the first that entering or leaving raised.
     """
     release = asyncio.Event()  # of the other loop, which alone waits for it
     entered: list[concurrent.futures.Future[None]] = [concurrent.futures.Future() for _ in contexts]

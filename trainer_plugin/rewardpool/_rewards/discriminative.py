@@ -64,12 +64,7 @@ class TokenizerCheck:
         self._done = False
 
     async def passed(self) -> None:
-        """Ask once, for all samples.
-
-        Raises:
-            ConfigError: The pool's model has another tokenizer.
-            PoolError: The pool cannot be used.
-        """
+        """Ask once, for all samples. Raises ConfigError where the pool's model has another tokenizer, and PoolError."""
         async with self._lock:
             if not self._done:
                 self._problem, self._done = await self._mismatch(), True

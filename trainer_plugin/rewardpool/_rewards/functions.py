@@ -25,12 +25,7 @@ class FunctionScorer:
         self._runner = runner
 
     async def score(self, episode: Episode) -> PartScore:
-        """Return the function's number, and as info what it returned beside it.
-
-        Raises:
-            InvalidSampleError: An argument cannot be represented in JSON.
-            FunctionFailedError: The function gave no score.
-        """
+        """Return the function's number, and as info what it returned beside it. Raises SampleError without a number."""
         # By way of JSON, so that the function is called with the same values as in a pool.
         arguments = FunctionArguments(**json.loads(arguments_of(episode).to_json(episode.label)))
         outcome = await self._runner.run(arguments, label=episode.label)

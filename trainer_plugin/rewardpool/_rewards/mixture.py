@@ -22,11 +22,8 @@ def normalized(
     """Return the distances of a group's scores from their mean, divided by standard deviation plus `epsilon`.
 
     This is GRPO's formula as TRL and verl compute it, and the only definition here: of `normalize: group`, and of a
-    trainer's advantages. Scores that do not `differ` are all 0.0, as is a single one.
-
-    Args:
-        dtype: What the reward model computes in.
-        deviation: Of a `population` (divides by n) or of a `sample` (by n - 1).
+    trainer's advantages. Scores that do not `differ` are all 0.0, as is a single one. The deviation of a `population`
+    divides by n, that of a `sample` by n - 1.
     """
     if not differ(values, dtype):
         return [0.0] * len(values)

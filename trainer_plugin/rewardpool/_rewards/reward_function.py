@@ -77,14 +77,9 @@ def _without_reasoning(episode: Episode, reasoning: Reasoning) -> Episode | Samp
 
 
 def refuse_media(episode: Episode, *, in_prompt: Collection[str] = ()) -> None:
-    """Reject episodes with media that the model cannot receive.
+    """Raise ConfigError for media that the model cannot receive, of which no failure policy makes a number.
 
-    Args:
-        episode: What the model is to be shown.
-        in_prompt: Types of content that it is sent, where they are in the prompt.
-
-    Raises:
-        ConfigError: There is something else beside text; no failure policy makes a number of that.
+    Of the types `in_prompt` it is sent those that are in the prompt.
     """
     if (medium := episode.medium(in_prompt=in_prompt)) is not None:
         ways = "a function" if in_prompt else "a function, or a judge, which is sent the images of a prompt"

@@ -38,16 +38,9 @@ def episodes_of(
     extra_info: Any = None,
     groups: Any = None,
 ) -> list[Episode]:
-    """Return the rows of a batch that is given in columns.
+    """Return the rows of a batch that is given in columns, each of shape (rows,).
 
-    Rows that are equal in everything but the response are a group.
-
-    Args:
-        prompts: Texts, or lists of chat messages; shape (rows,).
-        responses: The same for what the policy wrote.
-        ground_truth: Right answers, shape (rows,).
-        data_source: Where the prompts are from, or where each is.
-        groups: Names of the rows' groups, shape (rows,).
+    Rows that are equal in everything but the response are a group, unless `groups` names theirs.
 
     Raises:
         TypeError: A single text or conversation, or something without rows, is where one for each row belongs.
@@ -115,15 +108,7 @@ def rows_of(rows: Any) -> list[Any]:
 
 
 def row_episode(row: Any, index: int) -> Episode:
-    """Return a row as an episode.
-
-    Args:
-        row: An episode, a mapping, or a pair of a prompt and a response.
-        index: Names the row in messages.
-
-    Raises:
-        InvalidSampleError: It is something else, or its prompt, response or a further field is.
-    """
+    """Return a row as an episode, by its index in messages. Raises InvalidSampleError for a row in no accepted form."""
     label = f"#{index}"
     if isinstance(row, Episode):
         return row if row.id is not None else dataclasses.replace(row, id=label)

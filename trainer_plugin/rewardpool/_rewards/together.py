@@ -31,12 +31,7 @@ class BatchedWork(Generic[A, B]):
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Asked[A, B]]] = {}
 
     async def result(self, what: A) -> B:
-        """Return the results of a batch.
-
-        Raises:
-            Exception: The error that the work has for this.
-            RuntimeError: It is closed.
-        """
+        """Return the result. Raises the error that the work has for this, and RuntimeError once it is closed."""
         loop = asyncio.get_running_loop()
         asked: _Asked[A, B] = _Asked(what, loop.create_future())
         if loop in self._waiting:

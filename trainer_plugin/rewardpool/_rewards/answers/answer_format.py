@@ -114,11 +114,8 @@ class AnswerFormat(Generic[T]):
     def expected(self, alternatives: Sequence[tuple[str, float]]) -> tuple[float, dict[str, float]]:
         """Return the mean of the answers by their probabilities, and the probability of each token that is one.
 
-        Args:
-            alternatives: The most probable first tokens, and the logarithms of their probabilities.
-
-        Raises:
-            Unreadable: Most of the probability is on tokens that are not answers.
+        The alternatives are the most probable first tokens, with the logarithms of their probabilities. Raises
+        Unreadable where most of the probability is on tokens that are not answers.
         """
         shares: dict[str, float] = {}
         total = 0.0

@@ -59,11 +59,7 @@ class Reasoned(NamedTuple):
 
 
 def split_reasoning(text: str, tags: Sequence[Tags] = KNOWN, *, opened: bool = False) -> Reasoned:
-    """Split a model's text into thoughts and answer.
-
-    Args:
-        opened: Whether the prompt ended in an opening tag, so that the text begins within thoughts.
-    """
+    """Split a model's text into thoughts and answer; `opened` where the prompt ended in an opening tag."""
     begun = text.lstrip()
     used = next((pair for pair in tags if begun.startswith(pair.opening)), None)
     if used is not None:

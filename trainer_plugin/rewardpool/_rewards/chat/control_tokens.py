@@ -63,15 +63,9 @@ class ControlTokens:
         return [list(self._tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
 
     def with_words(self, whole: list[int], text: str, hidden: Mapping[str, str]) -> list[int]:
-        """The token ids of a rendered text in which words are hidden, with those words.
+        """Return the token ids of a text as it was rendered, with the words that are hidden in it.
 
-        Args:
-            whole: Its token ids, as `encode` says.
-            text: As it was rendered.
-            hidden: Which words its characters stand for.
-
-        Raises:
-            ValueError: Words look like control tokens, and this tokenizer cannot write them as words.
+        `whole` are its token ids, as `encode` says. Raises ValueError where this tokenizer cannot write words as words.
         """
         if not hidden:
             return whole

@@ -45,9 +45,7 @@ class Judge:
     async def request(self, question: Question[float]) -> list[JudgeVerdict[float]]:
         """Return as many independent answers as there are votes, each requested again while it cannot be read.
 
-        Raises:
-            SampleError: One of them is missing.
-            PoolError: The pool cannot be used.
+        Raises SampleError where one of them is missing, and PoolError.
         """
         if question.answer.by_probabilities:
             return [await self._expected(question)]
@@ -179,12 +177,7 @@ class PairJudge:
         self._answer = config.answer_format()
 
     async def wins(self, episode: Episode, first: str, second: str) -> PartScore:
-        """Return how much of the comparison `first` wins, from 0 to 1.
-
-        Raises:
-            SampleError: One of the two questions has no readable answer.
-            PoolError: The pool cannot be used.
-        """
+        """Return how much of the comparison `first` wins, from 0 to 1. Raises SampleError or PoolError."""
         orders = ((first, second), (second, first))
         questions = [
             await self._prompt.question(episode, {"response_a": a, "response_b": b}, self._answer) for a, b in orders
