@@ -1,10 +1,5 @@
 """The front door: score responses by a pool, a function or a mixture.
 
-import rewardpool
-
-reward = rewardpool.Reward("rl/skywork")
-scores = reward(prompts, responses)
-
     columns, or rows -> episodes -> `LazyReward`, on a thread of its own -> ratings -> scores
 
 The thread is why one reward serves plain code, async code and notebooks, whose event loop runs already.

@@ -71,7 +71,9 @@ def reward_function(
     Raises:
         ConfigError: A field of `spec` is wrong, or the policy's tokenizer cannot be loaded.
     """
-    announcement = _announcement(samples)
+    rank = ray_rank()
+    # Every engine is a Ray actor and has a function of its own, which sees the samples of that engine alone.
+    announcement = JobFacts(samples=samples, rank=rank, ranks=None if rank is None else 2)
     lazy = LazyReward(spec, tokenizer=tokenizer, path="openrlhf.reward", announcement=announcement, **overrides)
     text = PolicyText.load(policy_tokenizer, field=f"policy_tokenizer or ${ENV_POLICY_TOKENIZER}")
 
@@ -128,12 +130,6 @@ def group_of_call() -> str | None:
     name = running.get_task_function_name() or ""
     task: str | None = running.get_task_id() if name.endswith(f".{ROLLOUT}") else None
     return task
-
-
-def _announcement(samples: int | None) -> JobFacts:
-    """Every engine is a Ray actor and has a function of its own, which sees the samples of that engine alone."""
-    rank = ray_rank()
-    return JobFacts(samples=samples, rank=rank, ranks=None if rank is None else 2)
 
 
 class _OfEnvironment:

@@ -1,7 +1,4 @@
-"""Pool for code that is not async: an event loop on a thread of its own.
-
-A trainer hands samples over as its rollouts end and goes on with its own work; the thread scores them meanwhile.
-"""
+"""Pool for code that is not async: an event loop on a thread of its own."""
 
 import concurrent.futures
 import itertools

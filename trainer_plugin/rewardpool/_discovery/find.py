@@ -126,7 +126,7 @@ async def find_pool(
         )
     if sources is None:
         sources = (KubernetesSource(environ), LocalSource(environ))
-    key_file = _key_file(config, environ)
+    key_file = _file(config.key_file, environ, names.ENV_KEY_FILE)
     wait_until_ready = require_ready and config.wait_seconds > 0
     began = clock()
     said = ""
@@ -337,13 +337,14 @@ def _explicit_endpoint(config: RewardConfig, environ: Mapping[str, str]) -> Endp
     if url is None:
         return None
     pool = _pool_name(config, environ)
-    key_file = _key_file(config, environ)
+    key_file = _file(config.key_file, environ, names.ENV_KEY_FILE)
+    ca_file = _file(config.ca_file, environ, names.ENV_CA_FILE)
     key, *others = read_key_files(key_file) if key_file else (None,)
     return Endpoint(
         url=url,
         key=key,
         other_keys=tuple(filter(None, others)),
-        ca=read_ca_file(ca_file) if (ca_file := _ca_file(config, environ)) else None,
+        ca=read_ca_file(ca_file) if ca_file else None,
         pool=pool or url,
         adapter=config.adapter,
         served_name=config.served_name or (pool.partition("/")[2] if pool else UNNAMED_MODEL),
@@ -357,14 +358,9 @@ def _pool_name(config: RewardConfig, environ: Mapping[str, str]) -> str | None:
     return _checked(environ[names.ENV_POOL], check_pool, f"${names.ENV_POOL}")
 
 
-def _key_file(config: RewardConfig, environ: Mapping[str, str]) -> Path | None:
-    given = environ.get(names.ENV_KEY_FILE)
-    return config.key_file or (Path(given) if given else None)
-
-
-def _ca_file(config: RewardConfig, environ: Mapping[str, str]) -> Path | None:
-    given = environ.get(names.ENV_CA_FILE)
-    return config.ca_file or (Path(given) if given else None)
+def _file(of_config: Path | None, environ: Mapping[str, str], name: str) -> Path | None:
+    given = environ.get(name)
+    return of_config or (Path(given) if given else None)
 
 
 def _checked(value: str, check: Callable[[str], str], name: str) -> str:

@@ -106,14 +106,11 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     carried: dict[str, Any] = {name: str(record[name]) if name in record else None for name in CARRIED}
     if BEFORE in record:
         carried = {name: record[name] for name in (BEFORE, GROUP, PART)}
-    answers = {"": record} if "score" in record else {f"{role}_": record[role] for role in _roles(record)}
+    roles = [name for name, value in record.items() if isinstance(value, Mapping)]
+    answers = {"": record} if "score" in record else {f"{role}_": record[role] for role in roles}
     return {"row": record["row"], **carried} | {
         f"{prefix}{name}": _cell(answer.get(name)) for prefix, answer in answers.items() for name in _FIELDS
     }
-
-
-def _roles(record: Mapping[str, Any]) -> list[str]:
-    return [role for role, value in record.items() if isinstance(value, Mapping)]
 
 
 def _cell(value: Any) -> Any:

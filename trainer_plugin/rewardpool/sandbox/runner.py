@@ -92,6 +92,7 @@ def run(
         tests, calls, asserts, functions, files or {}, cpu_seconds, idle_seconds, memory_mib, output_kib
     )
     called = list(functions) or _functions_of(asserts)
+    total = len(tests) + len(calls) + len(asserts)
     allowance = ProcessLimits(
         cpu_seconds=cpu_seconds,
         idle_seconds=idle_seconds,
@@ -99,7 +100,8 @@ def run(
         output_bytes=output_kib << 10,
     )
     if len(code.encode(errors="surrogatepass")) > MAX_CODE_BYTES:
-        return _too_long(len(tests) + len(calls) + len(asserts))
+        message = f"the code has more than {MAX_CODE_BYTES} bytes"
+        return Verdict(outcome="raised", passed=0, total=total, message=message, exit_code=1)
     with _folder(files or {}) as folder:
         work = _Run(code, allowance, folder=folder, preload=preload)
         for given, output in tests:
@@ -108,14 +110,9 @@ def run(
             work.calls(calls, expected, stdin)
         if asserts:
             work.asserts(asserts, called, stdin)
-        if not (tests or calls or asserts):
+        if not total:
             work.program(stdin)
-    return work.verdict(len(tests) + len(calls) + len(asserts))
-
-
-def _too_long(total: int) -> Verdict:
-    message = f"the code has more than {MAX_CODE_BYTES} bytes"
-    return Verdict(outcome="raised", passed=0, total=total, message=message, exit_code=1)
+    return work.verdict(total)
 
 
 class _Run:

@@ -9,7 +9,7 @@ from typing import Any
 from rewardpool._policy.response_end import ResponseDecoder
 from rewardpool._policy.steps import at_tokens
 from rewardpool._policy.turns import PolicyTurns
-from rewardpool._rewards import Episode, OpenReward, Rating
+from rewardpool._rewards import OpenReward
 from rewardpool._rewards.episode import Message
 from rewardpool._rewards.together import BatchedWork, or_error
 from rewardpool.errors import ConfigError, SampleError, ScoreError
@@ -98,17 +98,16 @@ class ResponseScorer:
         if rating.total is None:
             return UnscoredResponse(rating.error or ScoreError(rated.label, "is unscored"))
         score, extra_info = score_and_extra_info(rating, label=rated.label, info=self._info)
-        steps = None if rating.steps is None else await asyncio.to_thread(self._steps, rating, rated, token_ids)
-        return VerlScore(score, extra_info, steps)
+        steps = (
+            None if rating.steps is None else await asyncio.to_thread(at_tokens, rating, rated, token_ids, self._text)
+        )
+        return VerlScore(score, extra_info, None if steps is None else tuple(steps))
 
     def _decode(self, given: Sequence[_Tokens]) -> list[tuple[str, str | None] | Exception]:
         return [or_error(partial(self._texts, *one)) for one in given]
 
     def _texts(self, token_ids: Sequence[int], prompt_ids: Sequence[int] | None) -> tuple[str, str | None]:
         return self._text(token_ids), None if prompt_ids is None else self._text.tail(prompt_ids)
-
-    def _steps(self, rating: Rating, rated: Episode, token_ids: list[int]) -> tuple[tuple[int, float], ...]:
-        return tuple(at_tokens(rating, rated, token_ids, self._text))
 
     @property
     def _reader(self) -> str | None:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rewardpool._deadline import waited
-from rewardpool._rewards import Episode, OpenReward
+from rewardpool._gateway.wire import reads_prompts
+from rewardpool._rewards import Episode
 from rewardpool._rewards.config import refuse_process
 from rewardpool._rewards.episode import read_extra_info
 from rewardpool.errors import ConfigError
@@ -64,7 +65,7 @@ async def compute_score(
     reward = await shared_reward(spec, path=f"{PATH}.rewardpool")
     opening_seconds = time.monotonic() - began
     extra = {str(name): plain(value) for name, value in read_extra_info(extra_info, label="(of verl)").items()}
-    if _needs_prompt(reward):
+    if reads_prompts(reward.pools.values()):
         check_readable(extra, prompt_key)
     episode = Episode(
         prompt=extra.get(prompt_key, ""),
@@ -91,10 +92,6 @@ def check_readable(extra: Mapping[str, Any], prompt_key: str) -> None:
             "must be rewardpool where responses have several turns: verl gives a function all of them as one text, and"
             " a model would read what tools say as the policy's own words",
         )
-
-
-def _needs_prompt(reward: OpenReward) -> bool:
-    return any(pool.endpoint.model_type != "Function" for pool in reward.pools.values())
 
 
 def _mapping(value: Any) -> Any:
