@@ -14,11 +14,7 @@ from rewardpool_api.contract import Signature
 
 @dataclass(frozen=True)
 class Answering:
-    """Revisions by the name of their pool.
-
-    Attributes:
-        wanted: The one that may answer; any may of a pool that is not named.
-    """
+    """Revisions by the name of their pool; of a pool that is not in `wanted` any may answer."""
 
     wanted: Mapping[str, str]
     notes_workers: bool = False

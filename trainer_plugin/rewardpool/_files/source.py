@@ -25,11 +25,7 @@ BATCH_ROWS: Final = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """Facts about a file that was read once.
-
-    Attributes:
-        sha256: Of its bytes.
-    """
+    """Facts about a file that was read once; the digest is of its bytes."""
 
     form: Form
     rows: int

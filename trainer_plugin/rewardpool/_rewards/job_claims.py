@@ -35,11 +35,7 @@ class ClaimsUnavailableError(Exception):
 
 
 class JobClaims:
-    """Revisions of groups that one process knows, and requests from the others.
-
-    Args:
-        store: Shared with the other processes; None where there are no others.
-    """
+    """Revisions of groups that one process knows, and requests from the others by the store that they share, if any."""
 
     def __init__(self, store: ClaimStore | None = None, *, wait_seconds: float = WAIT_SECONDS) -> None:
         self._known = Claims()

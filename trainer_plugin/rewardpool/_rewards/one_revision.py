@@ -65,8 +65,7 @@ def wanted_of(members: Sequence[Answered]) -> dict[str, str]:
 class Claims:
     """The revisions of groups whose ratings are handed on one by one: those that scored the first member.
 
-    Args:
-        most: Groups that are remembered, the last ones to begin.
+    At most so many groups are remembered, the last ones to begin.
     """
 
     def __init__(self, most: int = 65_536) -> None:

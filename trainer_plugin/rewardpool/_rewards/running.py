@@ -33,12 +33,7 @@ def alone(own: Any) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of some scores.
-
-    Attributes:
-        total: Their sum, exact.
-        squares: The sum of their squares, exact.
-    """
+    """Exact sums of some scores, and of their squares."""
 
     count: int = 0
     total: Fraction = Fraction(0)

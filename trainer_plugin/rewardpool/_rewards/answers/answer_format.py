@@ -223,13 +223,10 @@ class AnswerFormat(Generic[T]):
 
 
 class VerdictForm:
-    """The form of a verdict at the end of a free text; one that begins with a word takes a line of its own.
+    """The form of a verdict at the end of a free text, such as `Score: {answer}` or `[[{answer}]]`.
 
-    Args:
-        form: Text with `{answer}` in the verdict's place, such as `Score: {answer}` or `[[{answer}]]`.
-
-    Raises:
-        ValueError: It does not have `{answer}` once, with text before it.
+    One that begins with a word takes a line of its own. Raises ValueError where it does not have `{answer}` once, with
+    text before it.
     """
 
     def __init__(self, form: str) -> None:

@@ -88,8 +88,7 @@ def _folded(label: str) -> str:
 class Labels:
     """One of some words, each with its score; compared without case.
 
-    Raises:
-        ValueError: Two labels differ by case or punctuation alone, or one has no letters and digits.
+    Raises ValueError where two differ by case or punctuation alone, or one has no letters and digits.
     """
 
     scores: Mapping[str, float]
@@ -146,12 +145,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Rubric:
-    """An answer to each of several criteria; the score is their mean by the weights.
-
-    Attributes:
-        each: How a criterion is answered.
-        weights: By the name of the criterion, greater than 0.
-    """
+    """An answer to each of several criteria; the score is their mean by the weights, each above 0, by their names."""
 
     each: Range | Labels
     weights: Mapping[str, float]

@@ -17,8 +17,7 @@ _EXTRA = re.compile(r"extra_info\[([^\[\]]+)\]")
 class Template:
     """A checked prompt.
 
-    Raises:
-        ValueError: It is not well formed, has a field that does not exist, or lacks one of `required`.
+    Raises ValueError where it is not well formed, has a field that does not exist, or lacks one of `required`.
     """
 
     def __init__(self, text: str, *, fields: Collection[str], required: Collection[str] = ()) -> None:

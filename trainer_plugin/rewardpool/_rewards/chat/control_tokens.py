@@ -17,11 +17,7 @@ FIRST_HIDING = 0xF0000
 
 
 class ControlTokens:
-    """The special tokens of a loaded tokenizer.
-
-    Attributes:
-        ids: The id of each by its text.
-    """
+    """The special tokens of a loaded tokenizer; `ids` has the id of each by its text."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
