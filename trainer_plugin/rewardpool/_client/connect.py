@@ -15,11 +15,12 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import aiohappyeyeballs
+from aiohappyeyeballs import AddrInfoType
 
-from rewardpool._client.addresses import Addresses
 from rewardpool_runtime.listeners import check_listener
 
 # Limit of one connection; and of a turn, where no other connection to that origin was made meanwhile.
@@ -28,6 +29,8 @@ CONNECT_SECONDS = 5.0
 AT_A_TIME = 128
 # After this time the next address of a name is tried beside one that is silent (RFC 8305).
 NEXT_ADDRESS_SECONDS = 0.25
+# The addresses of a name are good for this long.
+RESOLVE_SECONDS = 10.0
 
 # Host, port, verification of its certificate (None for plain HTTP), and whether the listener must be this user.
 Origin = tuple[str, int, ssl.SSLContext | None, bool]
@@ -74,6 +77,43 @@ class Turns(Generic[W]):
     @property
     def are_free(self) -> bool:
         return self._making < AT_A_TIME
+
+
+class Addresses:
+    """The addresses of names, looked up once for all who ask within some seconds: a flood opens many connections."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._known: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddrInfoType]]]] = {}
+
+    async def resolve(self, host: str, port: int) -> list[AddrInfoType]:
+        """Return the addresses, beginning with another one each time, so that connections spread. Raises OSError."""
+        if numeric := _numeric(host, port):
+            return list(numeric)
+        now = self._clock()
+        known = self._known.get((host, port))
+        if known is None or known[0] <= now or (known[1].done() and known[1].exception() is not None):
+            looking = asyncio.create_task(_look_up(host, port))
+            known = self._known[host, port] = (now + RESOLVE_SECONDS, looking)
+        found = await asyncio.shield(known[1])  # whoever gives up does not take it away from the others
+        found.append(found.pop(0))
+        return list(found)
+
+    def forget(self, host: str, port: int) -> None:
+        self._known.pop((host, port), None)
+
+
+async def _look_up(host: str, port: int) -> list[AddrInfoType]:
+    return list(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+@lru_cache(maxsize=64)
+def _numeric(host: str, port: int) -> tuple[AddrInfoType, ...]:
+    """The address that a host is already, for which no thread has to look; none for a name."""
+    try:
+        return tuple(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+    except socket.gaierror:
+        return ()
 
 
 class Connector:
