@@ -93,19 +93,6 @@ class GatewaySettings:
     timeout: float = GATEWAY_TIMEOUT_SECONDS
 
 
-class Figures:
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "rewardpool_gateway_requests", "Answered requests.", ["protocol", "code"], registry=self.registry
-        )
-        self.seconds = Histogram(
-            "rewardpool_gateway_request_seconds", "From request to answer.", ["protocol"], registry=self.registry
-        )
-        self.in_flight = Gauge("rewardpool_gateway_in_flight", "Requests not yet answered.", registry=self.registry)
-        self.rows = Counter("rewardpool_gateway_rewards", "Rewards given.", ["protocol"], registry=self.registry)
-
-
 def gateway_app(
     opening: AbstractAsyncContextManager[OpenReward | OpenTeacher], settings: GatewaySettings
 ) -> web.Application:
@@ -151,15 +138,23 @@ def gateway_app(
 class _Gateway:
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._figures = Figures()
         self._running = 0
+        self._registry = figures = CollectorRegistry()
+        self._requests = Counter(
+            "rewardpool_gateway_requests", "Answered requests.", ["protocol", "code"], registry=figures
+        )
+        self._seconds = Histogram(
+            "rewardpool_gateway_request_seconds", "From request to answer.", ["protocol"], registry=figures
+        )
+        self._in_flight = Gauge("rewardpool_gateway_in_flight", "Requests not yet answered.", registry=figures)
+        self._rows = Counter("rewardpool_gateway_rewards", "Rewards given.", ["protocol"], registry=figures)
 
     async def health(self, _: web.Request) -> web.Response:
         """The reward is open, or nothing would listen here."""
         return web.json_response({"status": "ok"})
 
     async def metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._figures.registry), content_type="text/plain")
+        return web.Response(body=generate_latest(self._registry), content_type="text/plain")
 
     async def openrlhf(self, request: web.Request) -> web.Response:
         """`--reward.remote_url http://HOST:PORT/get_reward`."""
@@ -167,7 +162,7 @@ class _Gateway:
         query = await _body(request, Query)
         episodes = query.episodes(self._settings.text, strict=reads_prompts(reward.pools.values()))
         ratings = scored(await reward.rate_batch(episodes))
-        self._figures.rows.labels("get_reward").inc(len(ratings))
+        self._rows.labels("get_reward").inc(len(ratings))
         return web.json_response(openrlhf_answer(ratings))
 
     async def slime(self, request: web.Request) -> web.Response:
@@ -176,7 +171,7 @@ class _Gateway:
         sample = await _body(request, SlimeSample)
         episode = sample.episode(self._settings.text, strict=reads_prompts(reward.pools.values()))
         [rating] = scored([await reward.rate(episode)])
-        self._figures.rows.labels("slime").inc()
+        self._rows.labels("slime").inc()
         return web.json_response(slime_answer(rating, with_parts=self._settings.with_parts))
 
     async def run_code(self, request: web.Request) -> web.Response:
@@ -192,7 +187,7 @@ class _Gateway:
         verdict = info.get("verdict")
         if not isinstance(verdict, dict) or "exit_code" not in verdict:
             raise web.HTTPNotFound(text=f"the pool runs no programs: set its model.source to {FUNCTION}")
-        self._figures.rows.labels("run_code").inc()
+        self._rows.labels("run_code").inc()
         return web.json_response(run_code_answer(verdict))
 
     async def models(self, request: web.Request) -> web.Response:
@@ -251,7 +246,7 @@ class _Gateway:
                 tasks = [group.create_task(one(index, asked)) for index, asked in enumerate(sequences)]
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
-        self._figures.rows.labels("logprobs").inc(len(tasks))
+        self._rows.labels("logprobs").inc(len(tasks))
         return [task.result() for task in tasks]
 
     @web.middleware
@@ -262,14 +257,14 @@ class _Gateway:
         protocol = request.path.strip("/") if request.match_info.http_exception is None else "unknown"
         started = time.monotonic()
         self._running += 1
-        self._figures.in_flight.set(self._running)
+        self._in_flight.set(self._running)
         try:
             answer = await self._answered(request, handler)
         finally:
             self._running -= 1
-            self._figures.in_flight.set(self._running)
-        self._figures.requests.labels(protocol, answer.status).inc()
-        self._figures.seconds.labels(protocol).observe(time.monotonic() - started)
+            self._in_flight.set(self._running)
+        self._requests.labels(protocol, answer.status).inc()
+        self._seconds.labels(protocol).observe(time.monotonic() - started)
         return answer
 
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
