@@ -21,10 +21,10 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, _agent_loop_registry, register
 
 from rewardpool._client.shared import shared
-from rewardpool.errors import ConfigError
+from rewardpool.errors import ConfigError, SampleError
 from rewardpool.verl.advantages import LEAST_REWARD
 from rewardpool.verl.announced import shared_reward
-from rewardpool.verl.response_scorer import ResponseScorer, UnscoredResponse
+from rewardpool.verl.response_scorer import ResponseScorer
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, VerlSettings, plain_config, read_settings
 from rewardpool.verl.whole_groups import Member, WholeGroups
 
@@ -107,8 +107,8 @@ class InlineScorer:
             "multi_modal_data": last.multi_modal_data,
         }
         scored = await self._scorer.score(others, last.response_ids, prompt_ids=last.prompt_ids, member=member)
-        if isinstance(scored, UnscoredResponse):
-            log.warning("a trajectory has no score, and is left out of its group: %s", scored.error)
+        if isinstance(scored, SampleError):
+            log.warning("a trajectory has no score, and is left out of its group: %s", scored)
             return None
         last.reward_score, last.extra_fields["reward_extra_info"] = scored.score, scored.extra_info
         last.metrics.compute_score = time.monotonic() - began - member.waited_seconds

@@ -16,10 +16,10 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from rewardpool._deadline import waited
 from rewardpool._rewards import OpenReward
-from rewardpool.errors import ConfigError
+from rewardpool.errors import ConfigError, SampleError
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
-from rewardpool.verl.response_scorer import ResponseScorer, UnscoredResponse
+from rewardpool.verl.response_scorer import ResponseScorer
 from rewardpool.verl.rollout import prompt_tail_ids, response_ids
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, plain_config, read_settings
 
@@ -86,8 +86,8 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
                 response_ids(row.batch, row.non_tensor_batch),
                 prompt_ids=prompt_tail_ids(row.batch),
             )
-        if isinstance(scored, UnscoredResponse):  # of a row that names another agent loop, which has to have a number
-            raise scored.error
+        if isinstance(scored, SampleError):  # of a row that names another agent loop, which has to have a number
+            raise scored
         if scored.steps is not None:
             raise ConfigError(
                 f"{MAPPING_PATH}.supervision",

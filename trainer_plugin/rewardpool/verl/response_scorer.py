@@ -32,13 +32,6 @@ class VerlScore:
     """With supervision process: the token of the response in which each step ends, from 0, and the step's reward."""
 
 
-@dataclass(frozen=True)
-class UnscoredResponse:
-    """A response without a score, under the failure policy `skip`."""
-
-    error: SampleError
-
-
 class ResponseScorer:
     """A reward that knows the policy's tokens."""
 
@@ -62,8 +55,8 @@ class ResponseScorer:
         *,
         prompt_ids: Sequence[int] | None = None,
         member: Member | None = None,
-    ) -> VerlScore | UnscoredResponse:
-        """Return the reward with what verl logs of it, or that there is none.
+    ) -> VerlScore | SampleError:
+        """Return the reward with what verl logs of it, or under the failure policy `skip` why there is none.
 
         Args:
             others: What verl has of the sample beside its tensors: a row's `non_tensor_batch`.
@@ -96,7 +89,7 @@ class ResponseScorer:
         else:
             rating = await member.settled(self.reward, rated, await self.reward.rate(rated))
         if rating.total is None:
-            return UnscoredResponse(rating.error or ScoreError(rated.label, "is unscored"))
+            return rating.error or ScoreError(rated.label, "is unscored")
         score, extra_info = score_and_extra_info(rating, label=rated.label, info=self._info)
         steps = (
             None if rating.steps is None else await asyncio.to_thread(at_tokens, rating, rated, token_ids, self._text)
