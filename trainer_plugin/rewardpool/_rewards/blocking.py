@@ -25,7 +25,8 @@ from rewardpool._score_waits import ScoreWaits
 class BlockingReward(LoopThread[OpenReward]):
     """An `OpenReward` behind plain function calls; any thread may call it, as any `LoopThread`.
 
-    With an `announcement`, the job is announced to the pools, as by `open_announced`.
+    With an `announcement`, the job is announced to the pools, as by `open_announced`. A future of `submit` has what
+    `OpenReward.rate` returns or raises, and one of `submit_next` and so on what the method of that name does.
 
     Raises:
         RewardPoolError: On construction, what `open_reward` raises.
@@ -79,33 +80,26 @@ class BlockingReward(LoopThread[OpenReward]):
             pool.record_waits(waits)
 
     def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]:
-        """Start rating an episode; the future has what `OpenReward.rate` returns or raises."""
         return self.start(self.opened.rate(episode))
 
     def submit_next(self, episode: Episode) -> concurrent.futures.Future[Rating]:
-        """Start rating an episode; the future has what `OpenReward.rate_next` returns or raises."""
         return self.start(self.opened.rate_next(episode))
 
     def submit_group(self, episodes: Sequence[Episode]) -> concurrent.futures.Future[list[Rating]]:
-        """Start rating a group; the future has what `OpenReward.rate_group` returns or raises."""
         return self.start(self.opened.rate_group(episodes))
 
     def submit_batch(self, episodes: Sequence[Episode]) -> concurrent.futures.Future[list[Rating]]:
-        """Start rating a batch; the future has what `OpenReward.rate_batch` returns or raises."""
         return self.start(self.opened.rate_batch(episodes))
 
     def submit_settled(
         self, episodes: Sequence[Episode], ratings: Sequence[Rating]
     ) -> concurrent.futures.Future[list[Rating]]:
-        """Start settling a group; the future has what `OpenReward.settled` returns or raises."""
         return self.start(self.opened.settled(episodes, ratings))
 
     def rate(self, episode: Episode) -> Rating:
-        """Rate one episode, as `OpenReward.rate` does."""
         return result_of(self.submit(episode))
 
     def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
-        """Rate a group, as `OpenReward.rate_group` does."""
         return result_of(self.submit_group(episodes))
 
     def sleeping(self) -> dict[str, Path]:
