@@ -172,9 +172,7 @@ def _unreadable(sample: SlimeSample) -> str | None:
 
 
 def announcement_of(args: Any) -> JobFacts:
-    """Return the rollout that slime's arguments describe. The one process that asks for rewards, its RolloutManager,
-    announces.
-    """
+    """Return the rollout that slime's arguments describe; its RolloutManager alone asks for rewards, and announces."""
     prompts, group = getattr(args, "rollout_batch_size", None), getattr(args, "n_samples_per_prompt", None)
     if not prompts or not group or getattr(args, "dynamic_sampling_filter_path", None):  # a filter: nobody knows
         return JobFacts(rank=0, ranks=1)

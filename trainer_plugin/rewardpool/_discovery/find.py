@@ -104,8 +104,6 @@ async def find_pool(
         environ: Environment variables; by default those of this process.
         sources: Where to look for the object, in order; by default the cluster and then this machine.
         require_ready: False takes a pool's address whatever its health, as a client that has started already does.
-        clock: Monotonic seconds.
-        sleep: Pauses between two looks.
 
     Raises:
         ConfigError: No pool is named, or an environment variable is wrong.

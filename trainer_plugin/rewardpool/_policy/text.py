@@ -236,9 +236,7 @@ def _frame(render: Callable[[Sequence[Message]], str | None], roles: tuple[str, 
 
 
 def renderer(tokenizer: Any) -> Callable[[Sequence[Message]], str | None]:
-    """Return the writer of messages in a tokenizer's chat template, for the policy to go on; None where it refuses
-    them.
-    """
+    """Return what writes messages in a tokenizer's template, for the policy to go on; None where it refuses them."""
 
     def render(messages: Sequence[Message]) -> str | None:
         try:

@@ -38,8 +38,6 @@ async def compute_score(
     """Run a program, and return its exit code and output under `verdict`.
 
     Args:
-        data_source: Not read.
-        ground_truth: Not read.
         extra_info: `stdin`, `cpu_seconds`, `idle_seconds` and `memory_mib`, as `run` has them, and `files`: contents in
             base64 by name.
 

@@ -68,9 +68,7 @@ def announced_bursts(pools: Iterable[tuple[Pool, int | None]], *, workers: int |
 
 
 def worker_number() -> int:
-    """Return the number of this process among verl's reward or agent loop workers, by the name of its Ray actor; else
-    0.
-    """
+    """Return this process's number among verl's reward or agent loop workers, by its Ray actor's name; else 0."""
     try:
         import ray
     except ImportError:

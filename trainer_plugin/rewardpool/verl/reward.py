@@ -38,10 +38,7 @@ async def compute_score(
     """Rate one response; verl calls it.
 
     Args:
-        data_source: Of verl.
         solution_str: The response.
-        ground_truth: Of verl.
-        extra_info: Of verl.
         pool: `namespace/name` of a pool.
         rewardpool: Further settings, or a mixture, as under `reward.rewardpool`.
         prompt_key: Name in `extra_info` of the question, a text or chat messages.

@@ -40,9 +40,7 @@ def prompt_tail_ids(tensors: Mapping[str, Any]) -> list[int] | None:
 
 
 def medium(others: Mapping[str, Any]) -> str | None:
-    """Return the medium that a row has besides text, by verl's word: `image`, `video` or `audio`; None where it has
-    none.
-    """
+    """Return a row's medium besides text, by verl's word: `image`, `video` or `audio`; None where it has none."""
     found = medium_of(others.get("raw_prompt", ()))
     if found is None:
         given = others.get("multi_modal_data") or {}

@@ -31,9 +31,7 @@ class ListComparer:
         self._config = config
 
     async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
-        """Return each member's score by the votes; a question without a readable answer leaves all that it rates
-        unscored.
-        """
+        """Return each member's score by the votes; a question without a readable answer leaves its members unscored."""
         tables = [[episodes[index] for index in table] for table in tables_of(len(episodes), self._config.together)]
         return list(itertools.chain.from_iterable(await gathered([self._rated(table) for table in tables])))
 
