@@ -65,23 +65,23 @@ def test_a_function_reaches_nothing_but_signals(tmp_path: Path) -> None:
     program = """
 import asyncio, json, os, sys
 import reaching
-from rewardpool_runtime.functions.limits import Limits
-from rewardpool_runtime.functions.outcome import FunctionArguments, Scored
+from rewardpool_runtime.functions.limits import CallLimits
+from rewardpool_runtime.functions.outcome import FunctionArguments, FunctionScore
 from rewardpool_runtime.functions.parent import environment
 from rewardpool_runtime.functions.runner import ProcessRunner
-from rewardpool_runtime.functions.source import Source
+from rewardpool_runtime.functions.source import FunctionSource
 from rewardpool_runtime.guard.function import Boundary
 
 async def main(key):
     boundary = Boundary(key_file=key, hidden=os.path.dirname(key), network=False)
-    limits = Limits(concurrency=2, cpu_seconds=60, idle_seconds=60)
-    source = Source.from_function("reaching:compute_score")
+    limits = CallLimits(concurrency=2, cpu_seconds=60, idle_seconds=60)
+    source = FunctionSource.from_function("reaching:compute_score")
     runner = ProcessRunner(source, limits=limits, env=environment((), os.environ), boundary=boundary)
     await runner.start()
     found = []
     for what in reaching.ATTEMPTS | reaching.NETWORK | reaching.NEEDED:
         sample = FunctionArguments(data_source="test", solution_str=what, ground_truth=key)
-        if isinstance(await runner.run(sample), Scored):
+        if isinstance(await runner.run(sample), FunctionScore):
             found.append(what)
     await runner.close()
     print(json.dumps({"reached": list(runner.reached), "found": found, "needed": list(reaching.NEEDED)}))

@@ -73,8 +73,8 @@ async def test_another_part_of_the_job_scores_in_silence(folder: Path) -> None:
 
 
 JOB_THAT_ENDS = f"""
-from rewardpool._rewards import Announcement, Episode, LazyReward
-reward = LazyReward({POOL!r}, announcement=Announcement())
+from rewardpool._rewards import JobFacts, Episode, LazyReward
+reward = LazyReward({POOL!r}, announcement=JobFacts())
 reward.rate_batch_blocking([Episode(prompt="p", response="r")])
 """
 
