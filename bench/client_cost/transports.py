@@ -2,7 +2,7 @@
 
 aiohttp    one session; the body is made by orjson, as for the others
 pyreqwest  a client whose core is native (Rust's reqwest), with a pool of its own
-lean       `rewardpool._client.http`, which is what `rewardpool.Pool` sends with
+lean       `rewardpool._client.connections.http`, which is what `rewardpool.Pool` sends with
 
 Each sends the same bytes and reads the score out of the same answer: no retry, no deadline, no report.
 """
@@ -23,8 +23,8 @@ from ways import Given, callers
 from client_cost.figures import Setting, spread
 from client_cost.http_ways import check, texts, token_ids
 from client_cost.stage import Stage
-from rewardpool._client.http import HttpClient
-from rewardpool._client.target import target
+from rewardpool._client.connections.http import HttpClient
+from rewardpool._client.connections.target import target
 from rewardpool_api.contract import SCORE_PATH
 
 SETTINGS: Final = tuple(

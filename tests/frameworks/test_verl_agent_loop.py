@@ -15,7 +15,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 from verl.experimental.reward_loop import RewardLoopWorker
 from verl.trainer.ppo.v1 import AgentLoopWorkerTQ, agent_loop_tq
 
-from rewardpool._client.shared import shared
+from rewardpool._client.threads.shared import shared
 from rewardpool.errors import ConfigError
 from rewardpool.verl.agent_loop import ScoringAgentLoop
 from rewardpool_api import names

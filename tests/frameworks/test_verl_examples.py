@@ -27,7 +27,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.config import validate_config
 
-from rewardpool._client.shared import shared
+from rewardpool._client.threads.shared import shared
 from rewardpool.verl.settings import plain_config, read_settings
 from rewardpool_api import names
 

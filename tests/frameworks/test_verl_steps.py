@@ -21,7 +21,7 @@ from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, get_adv_
 from verl.trainer.ppo.v1 import AgentLoopWorkerTQ, agent_loop_tq
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
-from rewardpool._client.shared import shared
+from rewardpool._client.threads.shared import shared
 from rewardpool.errors import ConfigError
 from rewardpool.verl.advantages import NAME
 from rewardpool_train.advantages import process_advantages

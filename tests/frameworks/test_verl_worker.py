@@ -17,7 +17,7 @@ from support.verl_job import batch_of, verl_config
 from support.vllm_server import quickstart_pool
 from verl.experimental.reward_loop import RewardLoopWorker
 
-from rewardpool._client.shared import shared
+from rewardpool._client.threads.shared import shared
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, PoolNotFoundError
 from rewardpool_api import names
 

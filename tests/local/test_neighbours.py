@@ -12,9 +12,9 @@ from support.neighbour import needs_two_users, neighbour, noted
 from support.ports import free_port
 from support.posts import post
 
-from rewardpool._client.connect import UnreachableError
-from rewardpool._client.http import HttpClient
-from rewardpool._client.target import target
+from rewardpool._client.connections.connect import UnreachableError
+from rewardpool._client.connections.http import HttpClient
+from rewardpool._client.connections.target import target
 
 pytestmark = [pytest.mark.real, needs_two_users]
 SLOW = {"env": [{"name": "START_SECONDS", "value": "0.5"}]}

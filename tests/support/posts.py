@@ -2,9 +2,9 @@
 
 import asyncio
 
-from rewardpool._client.exchange import Exchange, HttpAnswer
-from rewardpool._client.http import HttpClient
-from rewardpool._client.target import RequestTarget
+from rewardpool._client.connections.exchange import Exchange, HttpAnswer
+from rewardpool._client.connections.http import HttpClient
+from rewardpool._client.connections.target import RequestTarget
 
 
 class AwaitedExchange(Exchange):

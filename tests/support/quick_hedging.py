@@ -1,6 +1,6 @@
 """Hedging for tests that wait for a second request: it is sent soon, and from the first sample on."""
 
-from rewardpool._client.hedging import MIN_KNOWN, Hedging
+from rewardpool._client.rules.hedging import MIN_KNOWN, Hedging
 
 
 def quick(hedges: int | None, *, concurrency: int) -> Hedging:

@@ -15,9 +15,9 @@ from contextlib import aclosing, nullcontext
 from pathlib import Path
 from typing import Any, Unpack
 
-from rewardpool._client.front_door import FrontDoor
 from rewardpool._client.pool import Pool
 from rewardpool._client.stream import Stream
+from rewardpool._client.threads.front_door import FrontDoor
 from rewardpool._deadline import waited
 from rewardpool._demand.handle import JobDemand
 from rewardpool._files.progress import bar, silent

@@ -13,10 +13,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rewardpool._client.front_door import FrontDoor
-from rewardpool._client.loop_thread import LoopThread
-from rewardpool._client.per_process import PerProcess
 from rewardpool._client.pool import Pool
+from rewardpool._client.threads.front_door import FrontDoor
+from rewardpool._client.threads.loop_thread import LoopThread
+from rewardpool._client.threads.per_process import PerProcess
 from rewardpool._client.wake_lock import WITHIN_SECONDS
 from rewardpool._config import RewardConfig, pool_fields
 from rewardpool._logprobs import Logprobs

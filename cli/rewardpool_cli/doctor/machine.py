@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from rewardpool._client import open_files
+from rewardpool._client.connections import open_files
 from rewardpool.errors import SandboxError, SandboxUnavailableError
 from rewardpool.sandbox.probe import reached
 from rewardpool_api import names

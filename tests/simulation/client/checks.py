@@ -14,11 +14,11 @@ from simulation.client.plan import Plan
 from simulation.client.traffic import End, Traffic
 
 from rewardpool import Scored, Unscored
-from rewardpool._client.hedging import MIN_BURST, MOST_HEDGES, SHARE
-from rewardpool._client.outage import PROBE_SECONDS
 from rewardpool._client.pool import MAX_GENERATIONS
 from rewardpool._client.request_timer import LEAST_LEFT_OPEN
-from rewardpool._client.retry import REFUSALS, REFUSED_ATTEMPTS, REFUSING_SECONDS
+from rewardpool._client.rules.hedging import MIN_BURST, MOST_HEDGES, SHARE
+from rewardpool._client.rules.outage import PROBE_SECONDS
+from rewardpool._client.rules.retry import REFUSALS, REFUSED_ATTEMPTS, REFUSING_SECONDS
 from rewardpool._discovery.pool_sources import SourceUnavailableError
 from rewardpool.errors import (
     BrokenPoolError,

@@ -10,8 +10,10 @@ from simulation.client.plan import Plan, plan_of
 from simulation.client.run import simulate
 from simulation.client.shrink import shortest
 
-from rewardpool._client import answer, http, limiter, pool, request
-from rewardpool._client.in_work import InWork
+from rewardpool._client import answer, pool, request
+from rewardpool._client.connections import http
+from rewardpool._client.rules import limiter
+from rewardpool._client.rules.in_work import InWork
 from rewardpool_api.contract import Echo
 
 FIXED: Final = range(0, 600, 50)

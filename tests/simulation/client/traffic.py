@@ -14,7 +14,7 @@ from simulation.client.plan import Plan
 
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample
 from rewardpool._client.pool import injected_pool
-from rewardpool._client.shared import shared
+from rewardpool._client.threads.shared import shared
 from rewardpool._client.transport import Connections
 from rewardpool.errors import PoolError, SampleError
 from rewardpool_api.contract import FAULTS, CallerErrorCode

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rewardpool._client.answer import check_echo, read_judgement
 from rewardpool._client.answer import read_score as read_echoed_score
-from rewardpool._client.retry import RetryableError
+from rewardpool._client.rules.retry import RetryableError
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleTooLongError, ScoreError
 from rewardpool_api import contract
 from rewardpool_api.contract import AnsweringWorker, CallerError, Echo, Signature

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewardpool._client.batch_size import BatchSize
+from rewardpool._client.rules.batch_size import BatchSize
 
 SIZES = (1, 2, 4, 8, 16)
 SLOTS = 8

@@ -12,8 +12,8 @@ from support.fake_worker import Behaviour, FakeWorker, hangs, refuses, right, sa
 from support.pauses import short_pause
 
 from rewardpool import Pool, RewardConfig, Sample, Scored, Unscored
-from rewardpool._client.breaker import PATIENCE, Breaker
 from rewardpool._client.pool import injected_pool
+from rewardpool._client.rules.breaker import PATIENCE, Breaker
 from rewardpool.errors import (
     BrokenPoolError,
     DeadlineError,

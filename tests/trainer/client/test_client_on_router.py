@@ -19,7 +19,7 @@ from support.local_pool import on_this_machine
 from support.reward_functions import ENV_RECORD, expected_score
 
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample, Scored, Unscored
-from rewardpool._client.hedging import BLIND_SECONDS
+from rewardpool._client.rules.hedging import BLIND_SECONDS
 from rewardpool._demand.handle import JobDemand
 from rewardpool.errors import FunctionFailedError, PoolAccessError
 from rewardpool_api.contract import CHAT_PATH, REQUEST_ID_HEADER

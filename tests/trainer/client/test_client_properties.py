@@ -10,9 +10,9 @@ from support.fake_worker import Behaviour, FakeWorker, breaks_off, check_outcome
 from support.pauses import no_pause
 
 from rewardpool import RewardConfig, Sample
-from rewardpool._client.hedging import MIN_KNOWN, MOST_HEDGES, Hedging
 from rewardpool._client.pool import injected_pool
 from rewardpool._client.request_timer import LEAST_LEFT_OPEN
+from rewardpool._client.rules.hedging import MIN_KNOWN, MOST_HEDGES, Hedging
 from rewardpool_api.contract import CallerError
 
 

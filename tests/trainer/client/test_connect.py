@@ -1,6 +1,6 @@
 """Who may have a connection made, and who waits in vain."""
 
-from rewardpool._client.connect import AT_A_TIME, CONNECT_SECONDS, Turns
+from rewardpool._client.connections.connect import AT_A_TIME, CONNECT_SECONDS, Turns
 
 
 def test_so_many_have_a_turn_at_a_time_and_the_others_in_their_order() -> None:

@@ -14,9 +14,9 @@ from support.quick_hedging import quick
 
 from rewardpool import BlockingPool, Pool, RewardConfig, Sample
 from rewardpool._client import request_timer
-from rewardpool._client.loop_thread import Work
 from rewardpool._client.pool import injected_pool
 from rewardpool._client.request import ScoreRequest
+from rewardpool._client.threads.loop_thread import Work
 from rewardpool_api.contract import CallerError
 
 COUNT = 16

@@ -12,8 +12,8 @@ from support.quick_hedging import quick
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool._client import request_timer
-from rewardpool._client.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
 from rewardpool._client.pool import injected_pool
+from rewardpool._client.rules.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
 from rewardpool.errors import DeadlineError, InvalidSampleError, SampleError, ScoreError
 from rewardpool_api.contract import CallerError
 

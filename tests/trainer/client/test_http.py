@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from support.posts import post
 
-from rewardpool._client import connect, http
-from rewardpool._client.connect import UnreachableError
-from rewardpool._client.exchange import BrokenError, HttpAnswer
-from rewardpool._client.http import HttpClient
-from rewardpool._client.target import target
+from rewardpool._client.connections import connect, http
+from rewardpool._client.connections.connect import UnreachableError
+from rewardpool._client.connections.exchange import BrokenError, HttpAnswer
+from rewardpool._client.connections.http import HttpClient
+from rewardpool._client.connections.target import target
 from rewardpool_api.contract import InvalidResponseError
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n4.5"

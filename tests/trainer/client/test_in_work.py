@@ -12,8 +12,9 @@ from support.fake_worker import hangs, right
 from support.quick_hedging import quick
 
 from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample
-from rewardpool._client.exchange import HttpAnswer
-from rewardpool._client.in_work import (
+from rewardpool._client.connections.exchange import HttpAnswer
+from rewardpool._client.pool import injected_pool
+from rewardpool._client.rules.in_work import (
     ARRIVAL_SECONDS,
     LEAST_AGE_SECONDS,
     MOST_AGE_SECONDS,
@@ -28,7 +29,6 @@ from rewardpool._client.in_work import (
     pause_between,
     read_listing,
 )
-from rewardpool._client.pool import injected_pool
 from rewardpool.errors import DeadlineError
 from rewardpool_api.contract import REQUEST_ID_HEADER, SCORE_PATH
 from rewardpool_api.names import FUNCTION_LIMIT, ROUTER_LIMIT, WORKERS_METRICS_PATH

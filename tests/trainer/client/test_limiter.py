@@ -11,8 +11,8 @@ from support.fake_worker import FakeWorker, hangs, says
 from support.pauses import no_pause
 
 from rewardpool import RewardConfig, Sample
-from rewardpool._client.limiter import AdaptiveLimit, AdaptiveLimiter
 from rewardpool._client.pool import injected_pool
+from rewardpool._client.rules.limiter import AdaptiveLimit, AdaptiveLimiter
 
 
 def test_it_begins_with_all_of_it() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool._client.loop_thread import LoopThread, result_of
+from rewardpool._client.threads.loop_thread import LoopThread, result_of
 
 SECONDS = 10.0
 """For what another thread does at once."""

@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from rewardpool._client import open_files
+from rewardpool._client.connections import open_files
 from rewardpool.errors import ConfigError
 
 NO_LIMIT = resource.RLIM_INFINITY

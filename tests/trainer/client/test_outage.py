@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.simulated_time import run
 
-from rewardpool._client.outage import CANARY_SECONDS, MOST_CANARIES, PROBE_SECONDS, WAKE_SECONDS, Outage
+from rewardpool._client.rules.outage import CANARY_SECONDS, MOST_CANARIES, PROBE_SECONDS, WAKE_SECONDS, Outage
 
 
 def an_outage(seed: int = 0) -> Outage:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool._backoff import LONGEST_PAUSE_SECONDS
-from rewardpool._client.retry import Kind, kind_of_status, pause_before, retry_after_seconds
+from rewardpool._client.rules.retry import Kind, kind_of_status, pause_before, retry_after_seconds
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from support.fake_worker import FakeWorker, says
 
 from rewardpool import Pool, RewardConfig, Sample
-from rewardpool._client.shared import OpenRewards
+from rewardpool._client.threads.shared import OpenRewards
 
 
 class Counted:

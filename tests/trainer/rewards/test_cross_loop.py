@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rewardpool._client.loop_thread import LoopThread
+from rewardpool._client.threads.loop_thread import LoopThread
 from rewardpool._rewards.cross_loop import awake_elsewhere
 from rewardpool.errors import PoolNotReadyError
 

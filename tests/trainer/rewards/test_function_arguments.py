@@ -13,7 +13,7 @@ from support.fake_worker import FakeWorker, says
 
 from rewardpool import FunctionSample, InvalidSampleError, Pool, RewardConfig, Sample
 from rewardpool._client.answer import read_scores
-from rewardpool._client.retry import RetryableError
+from rewardpool._client.rules.retry import RetryableError
 from rewardpool._rewards import Episode, open_reward
 from rewardpool_api.contract import DetailedScore, Echo, parse_answer
 from rewardpool_runtime.functions.limits import CallLimits

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from support.scripted_judge import ScriptedJudge
 
 from rewardpool._client.answer import read_first_token
-from rewardpool._client.retry import RetryableError
+from rewardpool._client.rules.retry import RetryableError
 from rewardpool._rewards import Episode
 from rewardpool._rewards.judges.judge import PointwiseScorer, ReferenceScorer
 from rewardpool._rewards.judges.listwise import ListComparer, tables_of

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from rewardpool._client.retry import AnotherRevisionError, Kind, RetryableError, kind_of_status
+from rewardpool._client.rules.retry import AnotherRevisionError, Kind, RetryableError, kind_of_status
 from rewardpool._logprobs import Logprobs
 from rewardpool.errors import (
     FunctionFailedError,

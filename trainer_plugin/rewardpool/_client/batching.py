@@ -8,8 +8,8 @@ alone beside each other. So the slots are as full as without batches. Routers co
 samples: the job's demand says how many of them a request has (`Demand.samples_per_request`).
 
 A request costs client, router and worker about the same whatever is in it, so batches win where samples are small and
-scoring them is quick: with `batch: auto`, `batch_size.py` finds out. Long ones are not put together, and neither are
-token ids, which not every router takes in lists.
+scoring them is quick: with `batch: auto`, `rules/batch_size.py` finds out. Long ones are not put together, and neither
+are token ids, which not every router takes in lists.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewardpool._client.answer import Score, read_scores
-from rewardpool._client.batch_size import BatchSize
-from rewardpool._client.limiter import Queue
 from rewardpool._client.report import Counters
 from rewardpool._client.request import ScoreRequest
-from rewardpool._client.retry import RetryableError
+from rewardpool._client.rules.batch_size import BatchSize
+from rewardpool._client.rules.limiter import Queue
+from rewardpool._client.rules.retry import RetryableError
 from rewardpool._client.transport import Connections
 from rewardpool._config import AUTO_BATCH
 from rewardpool._discovery.endpoint import Endpoint

@@ -8,10 +8,10 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
-from rewardpool._client.loop_thread import LoopThread
 from rewardpool._client.pool import Pool, Scoring
 from rewardpool._client.progress import scoring_bar
 from rewardpool._client.report import Report
+from rewardpool._client.threads.loop_thread import LoopThread
 from rewardpool._client.wake_lock import WITHIN_SECONDS
 from rewardpool._config import RewardConfig
 from rewardpool._demand.handle import JobDemand

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rewardpool._client.answer import read_logprobs
-from rewardpool._client.exchange import MAX_ANSWER_BYTES
+from rewardpool._client.connections.exchange import MAX_ANSWER_BYTES
 from rewardpool._client.request import ScoreRequest
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._logprobs import Logprobs

@@ -16,14 +16,14 @@ from typing import Any, Final, Self, TypeVar
 from rewardpool._client.answer import Judgement, check_echo, read_first_token, read_judgement, read_object
 from rewardpool._client.answering import Answering, current
 from rewardpool._client.batching import Batcher
-from rewardpool._client.breaker import NOTHING_PROVEN, Settled
 from rewardpool._client.logprobs_request import LogprobsRequest, slots_of
-from rewardpool._client.loop_thread import Work
 from rewardpool._client.report import Counters, Report
 from rewardpool._client.request import ScoreRequest
+from rewardpool._client.rules.breaker import NOTHING_PROVEN, Settled
 from rewardpool._client.sample_request import SampleRequest
-from rewardpool._client.shared import shared
 from rewardpool._client.stream import Stream
+from rewardpool._client.threads.loop_thread import Work
+from rewardpool._client.threads.shared import shared
 from rewardpool._client.transport import Connections
 from rewardpool._client.wake_lock import WITHIN_SECONDS, Awake, sleeping_folder
 from rewardpool._config import Penalty, RewardConfig, action_for

@@ -1,14 +1,14 @@
 """One request, from the queue to its end: sent again until it is answered.
 
-    queued -> a slot is free -> attempt -> answered, it or a hedge beside it (`hedging.py`) -> the end, once
-                                        -> RetryableError -> pause (`retry.py`) -> attempt … until the deadline
+    queued -> a slot is free -> attempt -> answered, it or a hedge beside it (`rules/`) -> the end, once
+                                        -> RetryableError -> pause (`rules/`) -> attempt … until the deadline
 
 The rules are in those modules, and this one runs them.
 
 Hedges race on while it pauses: one may sit at a silent worker, and nobody waits for that. The deadline counts from when
 the sample came, less the time in which it waited for a slot while others were answered, and for a place at a worker. A
 pool that answers nobody uses up the time of those that wait for a slot too. An attempt lasts until then: a worker that
-works is not given up, and whether one does it says itself (`in_work.py`).
+works is not given up, and whether one does it says itself (`rules/in_work.py`).
 
 Nothing of it runs in a task: an attempt is called with its answer by the connection, the pause before a further one is
 a timer, and the request's end calls whoever asked. When a hedge is answered earlier than the first attempt, that one
@@ -26,11 +26,11 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from rewardpool._client.exchange import MAX_ANSWER_BYTES, Exchange, HttpAnswer
-from rewardpool._client.hedging import Hedging, Race, beside_retry
-from rewardpool._client.limiter import Queue
+from rewardpool._client.connections.exchange import MAX_ANSWER_BYTES, Exchange, HttpAnswer
 from rewardpool._client.report import Counters
-from rewardpool._client.retry import (
+from rewardpool._client.rules.hedging import Hedging, Race, beside_retry
+from rewardpool._client.rules.limiter import Queue
+from rewardpool._client.rules.retry import (
     AnotherRevisionError,
     RetryableError,
     Tries,

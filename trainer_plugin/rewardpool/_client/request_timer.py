@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from rewardpool._client.exchange import Exchange
+from rewardpool._client.connections.exchange import Exchange
 
 # Time for a request that is not yet answered when another one beside it was.
 LEFT_OPEN_SECONDS = 5.0

@@ -14,16 +14,16 @@ from typing import Any, Self
 
 import orjson
 
-from rewardpool._client import open_files
-from rewardpool._client.breaker import Breaker
-from rewardpool._client.exchange import Exchange
-from rewardpool._client.hedging import FLOOR_SECONDS, Hedging
-from rewardpool._client.http import HttpClient
-from rewardpool._client.in_work import PATIENCE_SECONDS, Inquiry, InWork, Listing
-from rewardpool._client.limiter import AdaptiveLimit, AdaptiveLimiter
-from rewardpool._client.outage import SILENCE_SECONDS, Outage
+from rewardpool._client.connections import open_files
+from rewardpool._client.connections.exchange import Exchange
+from rewardpool._client.connections.http import HttpClient
+from rewardpool._client.connections.target import RequestTarget, target
 from rewardpool._client.request_timer import RequestTimer
-from rewardpool._client.target import RequestTarget, target
+from rewardpool._client.rules.breaker import Breaker
+from rewardpool._client.rules.hedging import FLOOR_SECONDS, Hedging
+from rewardpool._client.rules.in_work import PATIENCE_SECONDS, Inquiry, InWork, Listing
+from rewardpool._client.rules.limiter import AdaptiveLimit, AdaptiveLimiter
+from rewardpool._client.rules.outage import SILENCE_SECONDS, Outage
 from rewardpool._config import RewardConfig
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._discovery.find import check_address, find_pool

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 
 import orjson
 
-from rewardpool._client import open_files
+from rewardpool._client.connections import open_files
 from rewardpool._files.forms import RESPONSE, FileRow, Form, FormError
 from rewardpool._files.source import RowSource, pyarrow_parquet
 from rewardpool._rewards.episode import Episode

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rewardpool._client.loop_thread import LoopThread, result_of
 from rewardpool._client.pool import Pool
+from rewardpool._client.threads.loop_thread import LoopThread, result_of
 from rewardpool._client.wake_lock import WITHIN_SECONDS
 from rewardpool._rewards.announced import JobFacts, open_announced
 from rewardpool._rewards.config import RewardLike

@@ -22,8 +22,8 @@ from numbers import Real
 from typing import Any
 
 from rewardpool._client.answering import Answering, answering
-from rewardpool._client.breaker import NOTHING_PROVEN, Breaker
 from rewardpool._client.pool import Pool
+from rewardpool._client.rules.breaker import NOTHING_PROVEN, Breaker
 from rewardpool._config import Penalty, RewardConfig, action_for
 from rewardpool._rewards.config import without_steps
 from rewardpool._rewards.episode import Episode

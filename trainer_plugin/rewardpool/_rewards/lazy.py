@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from rewardpool._client.loop_thread import result_of
-from rewardpool._client.per_process import PerProcess
+from rewardpool._client.threads.loop_thread import result_of
+from rewardpool._client.threads.per_process import PerProcess
 from rewardpool._deadline import waited
 from rewardpool._demand.handle import JobDemand
 from rewardpool._rewards.announced import JobFacts

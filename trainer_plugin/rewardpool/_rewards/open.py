@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from rewardpool._client.breaker import Breaker
 from rewardpool._client.pool import Pool
+from rewardpool._client.rules.breaker import Breaker
 from rewardpool._config import RewardConfig
 from rewardpool._deadline import waited
 from rewardpool._discovery.endpoint import ServedModel

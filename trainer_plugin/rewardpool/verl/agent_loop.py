@@ -20,7 +20,7 @@ import hydra
 import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, _agent_loop_registry, register
 
-from rewardpool._client.shared import shared
+from rewardpool._client.threads.shared import shared
 from rewardpool.errors import ConfigError, SampleError
 from rewardpool.verl.advantages import LEAST_REWARD
 from rewardpool.verl.announced import shared_reward

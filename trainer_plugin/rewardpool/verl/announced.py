@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rewardpool._client.pool import Pool
-from rewardpool._client.shared import at_exit, shared
+from rewardpool._client.threads.shared import at_exit, shared
 from rewardpool._demand.bursts import Bursts
 from rewardpool._rewards import OpenReward, open_reward
 from rewardpool._rewards.announced import AnnouncedReward, requests_of_rollout

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewardpool._client.pool import Pool
-from rewardpool._client.shared import shared
+from rewardpool._client.threads.shared import shared
 from rewardpool._config import RewardConfig
 from rewardpool._demand.bursts import Bursts
 from rewardpool._discovery.endpoint import Endpoint

@@ -44,8 +44,8 @@ from email.utils import parsedate_to_datetime
 from typing import Literal
 
 from rewardpool._backoff import LONGEST_PAUSE_SECONDS, pause_seconds
-from rewardpool._client.connect import UnreachableError
-from rewardpool._client.exchange import BrokenError
+from rewardpool._client.connections.connect import UnreachableError
+from rewardpool._client.connections.exchange import BrokenError
 from rewardpool._discovery.endpoint import Endpoint
 from rewardpool._discovery.pool_sources import LocalSource
 from rewardpool.errors import (

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from rewardpool._client.exchange import Exchange, HttpAnswer
+from rewardpool._client.connections.exchange import Exchange, HttpAnswer
 from rewardpool_api.contract import InvalidResponseError
 from rewardpool_api.names import SERIES_PLACES, SERIES_REQUEST_SECONDS
 

@@ -6,7 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
-from rewardpool._client.loop_thread import LoopThread
+from rewardpool._client.threads.loop_thread import LoopThread
 
 T = TypeVar("T", bound=LoopThread[Any])
 

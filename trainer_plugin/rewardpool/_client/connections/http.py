@@ -24,9 +24,9 @@ from collections.abc import Callable
 
 import httptools
 
-from rewardpool._client.connect import Connector, Origin, Turns, UnreachableError, silence
-from rewardpool._client.exchange import BrokenError, Exchange, HttpAnswer
-from rewardpool._client.target import RequestTarget
+from rewardpool._client.connections.connect import Connector, Origin, Turns, UnreachableError, silence
+from rewardpool._client.connections.exchange import BrokenError, Exchange, HttpAnswer
+from rewardpool._client.connections.target import RequestTarget
 from rewardpool_api.contract import InvalidResponseError
 
 log = logging.getLogger(__name__)

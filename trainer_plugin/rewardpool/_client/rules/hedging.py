@@ -23,8 +23,8 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from rewardpool._client.exchange import Exchange
-from rewardpool._client.retry import RetryableError, Tries
+from rewardpool._client.connections.exchange import Exchange
+from rewardpool._client.rules.retry import RetryableError, Tries
 
 QUANTILE = 0.95
 FACTOR = 2.0

@@ -19,7 +19,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-from rewardpool._client.exchange import Exchange
+from rewardpool._client.connections.exchange import Exchange
 
 # Shortest and longest time between two paused requests that are sent early.
 PROBE_SECONDS = (0.15, 0.25)

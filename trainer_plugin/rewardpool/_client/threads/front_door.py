@@ -4,8 +4,8 @@ import asyncio
 import warnings
 from typing import Any, Generic, Self, TypeVar
 
-from rewardpool._client.loop_thread import LoopThread
-from rewardpool._client.per_process import PerProcess
+from rewardpool._client.threads.loop_thread import LoopThread
+from rewardpool._client.threads.per_process import PerProcess
 
 T = TypeVar("T", bound=LoopThread[Any])
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from yarl import URL
 
-from rewardpool._client.connect import Origin
+from rewardpool._client.connections.connect import Origin
 
 
 class RequestTarget(NamedTuple):

@@ -3,7 +3,7 @@
 import asyncio
 from typing import NamedTuple, Protocol
 
-from rewardpool._client.target import RequestTarget
+from rewardpool._client.connections.target import RequestTarget
 
 # Headers included. A score has a hundred bytes, and a judgement some kilobytes.
 MAX_ANSWER_BYTES = 4 << 20

@@ -1,0 +1,1 @@
+"""Connections to routers, and one HTTP exchange over one of them."""

@@ -1,0 +1,1 @@
+"""Rules of sending: what is tried again, hedged, held back or given up."""
