@@ -194,7 +194,7 @@ OTHER = ((3.0,), (1.5,), (2.0,))
         (spec(args=["--no-enable-prefix-caching"]), ["cached"], "spec.engine.deterministic to true, which takes a GPU"),
         (spec("Teacher"), ["cached"], "spec.engine.deterministic to true, which takes a GPU"),
         (spec("Teacher"), ["chunked"], "spec.engine.deterministic to true, which takes a GPU"),
-        (spec("Teacher", name="sglang"), ["chunked"], "spec.engine.deterministic to true"),
+        (spec("Teacher", name="sglang"), ["chunked"], "--chunked-prefill-size -1 in"),
         (spec(env=[{"name": "VLLM_BATCH_INVARIANT", "value": "1"}]), ["batched"], "vllm has no further setting"),
         (spec(deterministic=True), ["batched"], "vllm has no further setting"),
     ],

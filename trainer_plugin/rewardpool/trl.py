@@ -74,7 +74,8 @@ def reward(
         ConfigError: A field of `spec` is wrong.
     """
     lazy = LazyReward(spec, tokenizer=tokenizer, path="trl.reward", **overrides)
-    columns = Columns(ground_truth=ground_truth, data_source=data_source, extra_info=extra_info)
+    extra = None if extra_info is None else tuple(extra_info)
+    columns = Columns(ground_truth=ground_truth, data_source=data_source, extra_info=extra)
     kind = BlockingTrlReward if blocking else AsyncTrlReward
     name = name or (lazy.names[0] if len(lazy.names) == 1 else "rewardpool")
     return kind(lazy, columns, name, only_reward=only_reward)
@@ -156,7 +157,7 @@ class Columns:
 
     ground_truth: str | None
     data_source: str | None
-    extra_info: Sequence[str] | None
+    extra_info: tuple[str, ...] | None
 
     def known(self, columns: Mapping[str, Sequence[Any]], *, rows: int) -> list[dict[str, Any]]:
         """Return the columns of each row as fields of an `Episode`. Raises ConfigError where a column is not found."""

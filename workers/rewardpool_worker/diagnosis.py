@@ -10,6 +10,7 @@ import signal
 from dataclasses import dataclass
 
 from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
+from rewardpool_worker.engine_side.middleware.errors import InvalidRequestError
 
 LOG_TAIL_BYTES = 64 * 1024  # the cause may stand above 20 KB of usage text or tracebacks
 KEPT_LINES = 12
@@ -91,7 +92,7 @@ _SYMPTOMS = (
     ),
     _symptom(
         ConditionReason.BAD_ARGUMENTS,
-        r"not started: InvalidSampleError: ",
+        rf"not started: {InvalidRequestError.__name__}: ",
         "the file that --probe-sample names in spec.engine.args has no sample; write one JSON object with data_source,"
         " solution_str, ground_truth and extra_info there",
     ),

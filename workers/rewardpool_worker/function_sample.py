@@ -10,7 +10,7 @@ def parse_sample(text: str) -> FunctionArguments:
     """Read the JSON text that stands for a sample in a request's `input`.
 
     Raises:
-        InvalidSampleError: not JSON, or other fields than those of `FunctionArguments`.
+        InvalidRequestError: not JSON, or other fields than those of `FunctionArguments`.
     """
     try:
         given = json.loads(text)

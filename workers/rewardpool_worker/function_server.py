@@ -308,8 +308,8 @@ def parse_input(body: bytes, *, served: str) -> list[FunctionArguments]:
     """Read the samples of a request to the worker that serves that name.
 
     Raises:
-        InvalidSampleError: not the contract's request, or not a sample.
-        WrongModelError: the request is for another model.
+        InvalidRequestError: not the contract's request, or not a sample.
+        OtherModelError: the request is for another model.
     """
     try:
         request = json.loads(body)
@@ -444,7 +444,7 @@ def _sample_in(file: Path) -> FunctionArguments:
     """Read the probe sample.
 
     Raises:
-        InvalidSampleError: there is none in the file.
+        InvalidRequestError: there is none in the file.
     """
     try:
         return parse_sample(file.read_text())
@@ -456,7 +456,7 @@ def options_of(read: argparse.Namespace) -> Options:
     """The options of a command line.
 
     Raises:
-        InvalidSampleError: the probe sample is none.
+        InvalidRequestError: the probe sample is none.
     """
     given = dict(vars(read))
     file, env = given.pop("probe_sample"), tuple(given.pop("env"))

@@ -376,12 +376,12 @@ def _remedies(findings: Iterable[ArrangementResult], reference: str, spec: Rewar
 
 def _setting(broken: set[Arrangement], spec: RewardPoolSpec) -> str:
     engine = spec.engine
-    # Teachers' engines keep no prefixes, and their steps are fixed: longer sequences need chunks.
+    # Teachers' engines keep no prefixes, and vLLM's step is fixed then: longer sequences need chunks.
     is_teacher = spec.model.type == "Teacher"
     setting = setting_against(
         engine.name,
         cached=Arrangement.CACHED in broken and not is_teacher,
-        chunked=broken == {Arrangement.CHUNKED} and not is_teacher,
+        chunked=broken == {Arrangement.CHUNKED} and not (is_teacher and engine.name == "vllm"),
         deterministic=engine.deterministic,
         args=engine.args,
         env=engine.variables,

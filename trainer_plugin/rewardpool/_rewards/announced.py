@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from rewardpool._client.pool import Pool
 from rewardpool._demand.bursts import Bursts
 from rewardpool._rewards.config import RewardLike
 from rewardpool._rewards.episode import Episode
+from rewardpool._rewards.ledger.writer import LedgerReport
 from rewardpool._rewards.open import open_reward
 from rewardpool._rewards.opened import OpenReward
 from rewardpool._rewards.rating import Rating
+from rewardpool._rewards.running import RunningMoments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +31,37 @@ class JobFacts:
 
 
 class AnnouncedReward:
-    """An `OpenReward` that counts what is in flight; all else is as the one has it that it is made of."""
+    """An `OpenReward` that counts what is in flight; the rest is done by the one that it is made of."""
 
     def __init__(self, reward: OpenReward, bursts: Bursts) -> None:
         self._reward = reward
         self._bursts = bursts
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reward, name)
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._reward.names
+
+    @property
+    def needs_group(self) -> bool:
+        return self._reward.needs_group
+
+    @property
+    def moments(self) -> RunningMoments | None:
+        return self._reward.moments
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        return self._reward.pools
+
+    @property
+    def ledger(self) -> LedgerReport | None:
+        return self._reward.ledger
+
+    def flush_ledger(self) -> None:
+        self._reward.flush_ledger()
+
+    def requests(self, *, members: int) -> Mapping[str, int]:
+        return self._reward.requests(members=members)
 
     async def rate(self, episode: Episode) -> Rating:
         with self._bursts.sample():

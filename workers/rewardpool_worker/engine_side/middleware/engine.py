@@ -147,7 +147,7 @@ class RunningEngine:
         """Return the model that is to score, as the engine calls it. SGLang would serve any name.
 
         Raises:
-            WrongModelError: the worker has none of that name, and the engine lists none.
+            OtherModelError: the worker has none of that name, and the engine lists none.
         """
         served = self._settings.served_name
         if not served and not said.startswith(ADAPTER_USER):  # only the engine knows it, and refuses others by itself

@@ -65,7 +65,7 @@ class Head:
         Raises:
             EngineFaultError: what is there are not finite numbers.
             NotOneNumberError: there are more, or fewer, than the head has.
-            InvalidSampleError: the sample has no step.
+            InvalidRequestError: the sample has no step.
         """
         if not isinstance(raw, list):
             raise EngineFaultError(f"the engine scored {raw!r:.100}, which is not a list of numbers")
@@ -149,7 +149,7 @@ def to_embeddings(answer: Answer, *, field: str, head: Head, model: str, count: 
     Raises:
         EngineFaultError: not JSON, an error, another number of items, or a logit that is not a finite number.
         NotOneNumberError: an item with more numbers than the head has, or with fewer.
-        InvalidSampleError: a sample without a step, where steps are scored.
+        InvalidRequestError: a sample without a step, where steps are scored.
     """
     try:
         scored = json.loads(answer.body)

@@ -20,7 +20,7 @@ def chosen_model(said: str, *, served: str, adapters: Sequence[str]) -> str:
         adapters: names of the LoRA adapters.
 
     Raises:
-        WrongModelError: the worker has neither a model nor an adapter of that name.
+        OtherModelError: the worker has neither a model nor an adapter of that name.
     """
     name = said.removeprefix(ADAPTER_USER)
     if name in adapters or said == served:
@@ -38,7 +38,7 @@ def parse_request(body: bytes) -> tuple[str, list[Sample]]:
         all token ids.
 
     Raises:
-        InvalidSampleError: not the contract's request.
+        InvalidRequestError: not the contract's request.
     """
     try:
         request = json.loads(body)
@@ -94,7 +94,7 @@ def parse_chat(body: bytes) -> dict[str, Any]:
     """Read a chat completion request as far as an engine could fail at it rather than refuse it.
 
     Raises:
-        InvalidSampleError: it is no JSON object, has numbers or texts that JSON does not have, or is nested too deep.
+        InvalidRequestError: it is no JSON object, has numbers or texts that JSON does not have, or is nested too deep.
     """
     try:
         request = json.loads(body)
@@ -128,7 +128,7 @@ def refuse_media(scope: Scope, messages: Any) -> None:
     """Keep from an engine the files of its own machine, and what it would leave out and answer as if it had seen it.
 
     Raises:
-        InvalidSampleError: the text names the part.
+        InvalidRequestError: the text names the part.
     """
     shown = getattr(getattr(scope.get("app"), "state", None), "shows_media", True)
     for place, message in enumerate(messages if isinstance(messages, list) else ()):

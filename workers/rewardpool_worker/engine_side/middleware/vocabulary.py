@@ -56,7 +56,7 @@ def refuse_beyond_vocabulary(samples: Sequence[Sample], size: int) -> None:
     """Keep token ids that the model lacks from the engine: SGLang's process dies of one.
 
     Raises:
-        InvalidSampleError: the text names the token id and its sample.
+        InvalidRequestError: the text names the token id and its sample.
     """
     for index, sample in enumerate(samples):
         if isinstance(sample, list) and (largest := max(sample, default=0)) >= size:
