@@ -22,7 +22,7 @@ MAX_JOBS: Final = 8  # one more takes the place of one that has ended, or has no
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScoreBucket:
+class ScoreInterval:
     """Scores of one job within a part of the time."""
 
     at: float
@@ -46,14 +46,14 @@ class _Mark(NamedTuple):
 _NOTHING: Final = _Mark(0.0, 0.0, 0.0, (0,) * (2 + len(FAULTS)))
 
 
-def _between(before: _Mark, after: _Mark) -> ScoreBucket:
+def _between(before: _Mark, after: _Mark) -> ScoreInterval:
     """Return what came between two marks; all of the later one where the job began to count anew."""
     if any(late < early for early, late in zip(before.counts, after.counts, strict=True)):
         before = _NOTHING
     scored, retries, *failures = (late - early for early, late in zip(before.counts, after.counts, strict=True))
     mean, deviation = _figures(before, after) if scored else (math.nan, math.nan)
     has_figures = math.isfinite(mean + deviation)
-    return ScoreBucket(
+    return ScoreInterval(
         at=after.at,
         mean=mean if has_figures else None,
         standard_deviation=deviation if has_figures else None,
@@ -97,7 +97,7 @@ class _Marks:
             del self._all[: -self._most * size]
             self._next = at + self._seconds
 
-    def since(self, begin: float) -> Iterator[ScoreBucket]:
+    def since(self, begin: float) -> Iterator[ScoreInterval]:
         """Return what came from this Unix time on, without the parts in which nothing did."""
         unpacked = self._PACKED.iter_unpack(self._all)
         marks = (_Mark(at, mean, deviation, tuple(counts)) for at, mean, deviation, *counts in unpacked)
@@ -159,7 +159,7 @@ class ScoreHistory:
                 del self._jobs[oldest], ended[oldest]
             self._jobs.setdefault(name, _Job()).record(totals, at)
 
-    def since(self, begin: float, *, is_recent: bool) -> dict[str, tuple[ScoreBucket, ...]]:
+    def since(self, begin: float, *, is_recent: bool) -> dict[str, tuple[ScoreInterval, ...]]:
         """Return, by job, what came from this Unix time on, oldest first; a job of which nothing did is left out.
 
         Args:

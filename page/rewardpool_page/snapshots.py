@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from rewardpool_api.contract import FAULTS
 from rewardpool_page.history import SAMPLE_SECONDS, History, Remembered
-from rewardpool_page.score_history import ScoreBucket
+from rewardpool_page.score_history import ScoreInterval
 from rewardpool_page.source import PoolsSource, Seen
 from rewardpool_page.view import Summary, desired_steps, detail_of, summary_of
 
@@ -67,7 +67,7 @@ class PoolSnapshot:
         }
 
 
-def _scores_of(parts: Sequence[ScoreBucket]) -> dict[str, Any]:
+def _scores_of(parts: Sequence[ScoreInterval]) -> dict[str, Any]:
     failures = {fault: [part.failures[number] for part in parts] for number, fault in enumerate(FAULTS)}
     return {
         "times": [round(part.at, 1) for part in parts],

@@ -39,7 +39,7 @@ from rewardpool_cli.verification.determinism import (
     plan,
     samples_of,
 )
-from rewardpool_cli.verification.replicas import CheckedReplica, WorkerQuestions, measure, replicas_of
+from rewardpool_cli.verification.replicas import CheckedReplica, QuestionSettings, measure, replicas_of
 from rewardpool_local.folder import PoolFolder
 
 EXACT = Tolerance(max_abs_diff=0.0)
@@ -232,7 +232,7 @@ async def measured_on(
         replicas = [CheckedReplica(name=f"worker-{n}", url=worker.url) for n, worker in enumerate(workers, start=1)]
         is_teacher = kind == "Teacher"
         steps = plan(samples, together=not is_teacher, seed=7)
-        asked = WorkerQuestions(fields={"model": "rm"}, key=None, top_k=2 if is_teacher else None, **limits)
+        asked = QuestionSettings(fields={"model": "rm"}, key=None, top_k=2 if is_teacher else None, **limits)
         done: list[int] = []
         answers = await measure(replicas, samples, steps, asked, on_progress=done.append)
         assert done == [*range(1, len(replicas) * sum(len(step.requests) for step in steps) + 1)]
@@ -313,7 +313,7 @@ async def test_a_sample_that_the_model_refuses_does_not_silence_its_replica() ->
     refused = refuses(CallerError(code="invalid_sample", message="no such token"))
     async with FakeWorker(refused, afterwards=numbers_of()) as worker:
         steps = plan(TEXTS, together=True, seed=7)
-        asked = WorkerQuestions(fields={"model": "rm"}, key=None, top_k=None)
+        asked = QuestionSettings(fields={"model": "rm"}, key=None, top_k=None)
         replica = CheckedReplica(name="worker-1", url=worker.url)
         (answers,) = await measure([replica], TEXTS, steps, asked, on_progress=[].append)
     alone = [answer for found in answers.answers for answer in found.values()]
@@ -327,7 +327,7 @@ async def test_the_words_of_a_replica_are_fit_for_a_terminal_and_without_the_key
     error = {"code": "odd", "message": f"\x1b[31m{KEY}" + "a" * 5000}
     async with FakeWorker(afterwards=says(json.dumps({"error": error}))) as worker:
         steps = plan(TEXTS, together=True, seed=7)
-        asked = WorkerQuestions(fields={"model": "rm"}, key=KEY, top_k=None)
+        asked = QuestionSettings(fields={"model": "rm"}, key=KEY, top_k=None)
         replica = CheckedReplica(name="worker-1", url=worker.url)
         (answers,) = await measure([replica], TEXTS, steps, asked, on_progress=[].append)
     said = str(answers.answers[0][0])

@@ -31,7 +31,7 @@ from rewardpool_worker.engine_side.download.errors import DownloadError
 from rewardpool_worker.engine_side.download.lock import DEAD_SECONDS, CacheLock
 from rewardpool_worker.engine_side.download.progress import DownloadProgress
 from rewardpool_worker.engine_side.download.release import Release, RemoteFile
-from rewardpool_worker.engine_side.download.run import DownloadRequest
+from rewardpool_worker.engine_side.download.run import DownloadJob
 
 COMMIT: Final = "c" * 40
 NAMES: Final = {path: hashlib.sha256(held).hexdigest() for path, held in FILES.items()}
@@ -186,7 +186,7 @@ class Starts:
                 raise DownloadError("DownloadStalled", "nothing moved")
 
         pod = self._place / f"pod-{number}"
-        download = DownloadRequest(
+        download = DownloadJob(
             source=Shelf(),
             cache=cache,
             lock=CacheLock(cache.own, host=f"pod-{number}", process="1", clock=lambda: next(clock), sleep=wait),

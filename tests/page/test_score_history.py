@@ -6,7 +6,7 @@ import pytest
 
 from rewardpool_api.job_scores import FailureCounts, JobScores
 from rewardpool_api.status import DemandStatus
-from rewardpool_page.score_history import MARK_SECONDS, MAX_JOBS, MAX_MARKS, MAX_RECENT, ScoreBucket, ScoreHistory
+from rewardpool_page.score_history import MARK_SECONDS, MAX_JOBS, MAX_MARKS, MAX_RECENT, ScoreHistory, ScoreInterval
 
 
 def totals(*scores: float, infra: int = 0, retries: int = 0) -> JobScores:
@@ -23,7 +23,7 @@ def live(scores: JobScores | None, job: str = "grpo") -> DemandStatus:
     return DemandStatus(job=job, state="Live", scores=scores)
 
 
-def remembered(*looks: JobScores | None, every: float = 10.0, is_recent: bool = True) -> tuple[ScoreBucket, ...]:
+def remembered(*looks: JobScores | None, every: float = 10.0, is_recent: bool = True) -> tuple[ScoreInterval, ...]:
     """What is remembered of one job after looks at it; None where it has no scores."""
     history = ScoreHistory()
     for number, scores in enumerate(looks):

@@ -16,7 +16,7 @@ from support.replicas import engine_python
 from rewardpool_api import RewardPool, names
 from rewardpool_cli.catalogue import ENTRIES
 from rewardpool_worker.engine_side import lora_adapters, sglang_launcher, vllm_launcher
-from rewardpool_worker.engine_side.head_tokens import HeadFiles, resolve
+from rewardpool_worker.engine_side.head_tokens import HeadCheckpoint, resolve
 from rewardpool_worker.engines import LaunchTarget, engine_for
 from rewardpool_worker.engines.launch import model_path
 
@@ -88,7 +88,7 @@ def flags_of_head(pool: RewardPool, argv: list[str]) -> list[str]:
     head = pool.spec.model.head.model_dump(by_alias=True, exclude_none=True)
     of_vocabulary = head["type"] == "LMHead" or "yesToken" in head
     architecture = "LlamaForCausalLM" if of_vocabulary else "Qwen2ForRewardModel"
-    checkpoint = HeadFiles({"architectures": [architecture]}, lambda token: [sum(token.encode())], str)
+    checkpoint = HeadCheckpoint({"architectures": [architecture]}, lambda token: [sum(token.encode())], str)
     if pool.spec.engine.name == "sglang":
         return sglang_launcher.head_flags(resolve(head, checkpoint), checkpoint.as_classifier, argv)
     return vllm_launcher.head_flags(resolve(head, checkpoint), checkpoint.as_classifier, checkpoint.spell, argv)

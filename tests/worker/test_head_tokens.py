@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool_worker.engine_side.head_tokens import HeadError, HeadFiles, resolve
+from rewardpool_worker.engine_side.head_tokens import HeadCheckpoint, HeadError, resolve
 
 VOCABULARY = {"yes": 7, "no": 8, "Ġyes": 9, "<extra_0>": 11}
 TEXTS = {" yes": [9], "yep": [7, 3], "": []}
@@ -18,7 +18,7 @@ def lookup(token: str) -> list[int]:
 
 
 def resolved(head: dict[str, Any], architecture: str = "LlamaForCausalLM", **config: Any) -> dict[str, Any]:
-    return resolve(head, HeadFiles({"architectures": [architecture], **config}, lookup, str))
+    return resolve(head, HeadCheckpoint({"architectures": [architecture], **config}, lookup, str))
 
 
 @pytest.mark.parametrize(("written", "token"), [("yes", 7), (" yes", 9), ("Ġyes", 9)])

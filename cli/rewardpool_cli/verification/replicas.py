@@ -57,7 +57,7 @@ class CheckedReplica:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerQuestions:
+class QuestionSettings:
     """Questions to a pool's workers."""
 
     fields: Mapping[str, str]
@@ -97,7 +97,7 @@ async def certified(
         samples = samples_of(texts)
     steps = plan(samples, together=not is_teacher, seed=seed)
     top_k = min(TOP_K, spec.model.most_top_k) if is_teacher else None
-    asked = WorkerQuestions(fields=endpoint.model_fields, key=endpoint.key, top_k=top_k)
+    asked = QuestionSettings(fields=endpoint.model_fields, key=endpoint.key, top_k=top_k)
     with progress(name, len(replicas) * sum(len(step.requests) for step in steps)) as on_progress:
         measured = await measure(replicas, samples, steps, asked, on_progress=on_progress)
     return certify(samples, steps, measured, tolerance, spec)
@@ -143,7 +143,7 @@ async def measure(
     replicas: Sequence[CheckedReplica],
     samples: Samples,
     steps: Sequence[SendStep],
-    asked: WorkerQuestions,
+    asked: QuestionSettings,
     *,
     on_progress: OnProgress,
 ) -> list[Measured]:
@@ -173,7 +173,7 @@ class _Asker:
         session: aiohttp.ClientSession,
         replica: CheckedReplica,
         samples: Samples,
-        asked: WorkerQuestions,
+        asked: QuestionSettings,
         count: Callable[[], None],
     ) -> None:
         self._session = session

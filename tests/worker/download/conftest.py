@@ -14,7 +14,7 @@ from rewardpool_worker.engine_side.download.hub import HubSource
 from rewardpool_worker.engine_side.download.lock import CacheLock
 from rewardpool_worker.engine_side.download.progress import DownloadProgress
 from rewardpool_worker.engine_side.download.release import RemoteModel
-from rewardpool_worker.engine_side.download.run import DownloadRequest
+from rewardpool_worker.engine_side.download.run import DownloadJob
 
 
 @pytest.fixture
@@ -29,11 +29,11 @@ def download(hub: FakeHub, tmp_path: Path) -> Make:
     """Downloads into the same cache, each with a link of its own; nothing waits."""
     numbers = itertools.count()
 
-    def make(*, token: str | None = None, pin: str | None = None, source: RemoteModel | None = None) -> DownloadRequest:
+    def make(*, token: str | None = None, pin: str | None = None, source: RemoteModel | None = None) -> DownloadJob:
         number = next(numbers)
         source = source or HubSource(REPO, "main", endpoint=hub.url, token=token or "none")
         cache = ModelFolder(tmp_path / "cache" / source.folder)
-        return DownloadRequest(
+        return DownloadJob(
             source=source,
             cache=cache,
             lock=CacheLock(cache.own, host=f"pod-{number}", process=str(number), sleep=lambda _: None),

@@ -16,7 +16,7 @@ from support.fake_hub import FakeHub
 from rewardpool_worker.engine_side.download.errors import DownloadError
 from rewardpool_worker.engine_side.download.hub import HubSource, wanted
 from rewardpool_worker.engine_side.download.release import RemoteFile
-from rewardpool_worker.engine_side.download.run import DownloadRequest
+from rewardpool_worker.engine_side.download.run import DownloadJob
 
 
 def test_a_model_is_where_the_link_says(download: Make, hub: FakeHub) -> None:
@@ -101,7 +101,7 @@ def test_a_file_that_rotted_in_the_cache_is_caught_before_the_release_is_called_
     assert content(again) == FILES
 
 
-def weights_of(one: DownloadRequest) -> Path:
+def weights_of(one: DownloadJob) -> Path:
     """The cache's own file, which all pods of a claim read."""
     return (one.link / "model.safetensors").resolve()
 

@@ -24,7 +24,7 @@ class HeadError(ValueError):
 
 
 @dataclass(frozen=True)
-class HeadFiles:
+class HeadCheckpoint:
     """Files against which a head is resolved."""
 
     config: dict[str, Any]
@@ -42,7 +42,7 @@ class HeadFiles:
         return self.architecture.removesuffix(LANGUAGE_MODEL) + CLASSIFIER
 
 
-def read_checkpoint(argv: Sequence[str], *, tokenizer_flag: str) -> HeadFiles:
+def read_checkpoint(argv: Sequence[str], *, tokenizer_flag: str) -> HeadCheckpoint:
     """Read the checkpoint that an engine's command line is for, in a folder or on a hub."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--revision")
@@ -63,10 +63,10 @@ def read_checkpoint(argv: Sequence[str], *, tokenizer_flag: str) -> HeadFiles:
             return [vocabulary[token]]
         return list(tokenizer.encode(token, add_special_tokens=False))
 
-    return HeadFiles(config, lookup, tokenizer.convert_ids_to_tokens)
+    return HeadCheckpoint(config, lookup, tokenizer.convert_ids_to_tokens)
 
 
-def resolve(head: dict[str, Any], checkpoint: HeadFiles) -> dict[str, Any]:
+def resolve(head: dict[str, Any], checkpoint: HeadCheckpoint) -> dict[str, Any]:
     """Find a head in a checkpoint; pure.
 
     Returns:
@@ -98,7 +98,7 @@ def resolve(head: dict[str, Any], checkpoint: HeadFiles) -> dict[str, Any]:
 
 def resolve_or_refuse(
     head: dict[str, Any], argv: Sequence[str], *, tokenizer_flag: str
-) -> tuple[dict[str, Any], HeadFiles] | None:
+) -> tuple[dict[str, Any], HeadCheckpoint] | None:
     """Find a head in the checkpoint of an engine's command line; None where it has none, which is printed."""
     checkpoint = read_checkpoint(argv, tokenizer_flag=tokenizer_flag)
     try:
@@ -109,7 +109,7 @@ def resolve_or_refuse(
         return None
 
 
-def _of_vocabulary(head: dict[str, Any], fields: Sequence[str], checkpoint: HeadFiles) -> dict[str, Any]:
+def _of_vocabulary(head: dict[str, Any], fields: Sequence[str], checkpoint: HeadCheckpoint) -> dict[str, Any]:
     """A head with the ids of the tokens in its fields, and with what bounds their logits; raises HeadError."""
     architecture = checkpoint.architecture
     named = "type LMHead" if head["type"] == "LMHead" else "yesToken"
@@ -130,7 +130,7 @@ def _of_vocabulary(head: dict[str, Any], fields: Sequence[str], checkpoint: Head
     return {**head, "tokenIds": ids, **({"softcap": softcap} if softcap else {})}
 
 
-def _one_id(token: str, field: str, checkpoint: HeadFiles) -> int:
+def _one_id(token: str, field: str, checkpoint: HeadCheckpoint) -> int:
     ids = checkpoint.lookup(token)
     if len(ids) != 1:
         raise HeadError(

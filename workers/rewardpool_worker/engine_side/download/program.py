@@ -24,7 +24,7 @@ from rewardpool_worker.engine_side.download.errors import DownloadError
 from rewardpool_worker.engine_side.download.lock import CacheLock, LostLockError
 from rewardpool_worker.engine_side.download.progress import DownloadProgress, ProgressMonitor, end_at_once, serve
 from rewardpool_worker.engine_side.download.release import RemoteModel
-from rewardpool_worker.engine_side.download.run import DownloadRequest
+from rewardpool_worker.engine_side.download.run import DownloadJob
 
 MAX_MESSAGE = 2000  # characters; Kubernetes keeps 4096 bytes
 
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         say=_print,
     )
     threading.Thread(target=watch.run, name="watch", daemon=True).start()
-    download = DownloadRequest(
+    download = DownloadJob(
         source=source,
         cache=cache,
         lock=lock,

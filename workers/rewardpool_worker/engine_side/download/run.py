@@ -35,7 +35,7 @@ class DownloadOutcome:
 
 
 @dataclass(frozen=True)
-class DownloadRequest:
+class DownloadJob:
     """A download to make, and its destination."""
 
     source: RemoteModel
