@@ -1,9 +1,5 @@
 """What dead engines printed, and what is said about it: vLLM 0.32's own words, shortened, and SGLang 0.5.23's."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from rewardpool_worker.diagnosis import KEPT_CHARACTERS, KEPT_LINES, diagnose
@@ -234,15 +230,3 @@ def test_a_function_that_is_not_loaded_has_the_users_line_and_no_talk_of_a_netwo
     found = diagnose(exit_code=1, log=log)
     assert (found.reason, advice in found.message, said in found.message) == (reason, True, True)
     assert "network" not in found.message
-
-
-def test_a_probe_sample_that_is_none_is_the_fault_of_its_file(tmp_path: Path) -> None:
-    (tmp_path / "rewards.py").write_text("def compute_score(**_): return 1.0")
-    (tmp_path / "sample.json").write_text("{}")
-    server = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", "rewards:compute_score"]
-    ended = subprocess.run(
-        [*server, "--probe-sample", "sample.json"], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
-    found = diagnose(exit_code=ended.returncode, log=ended.stderr)
-    assert found.reason == "BadArguments"
-    assert "--probe-sample" in found.message
